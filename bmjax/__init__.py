@@ -1,0 +1,21 @@
+"""Bayesian masking: sparse linear regression without shrinkage, batched with JAX."""
+
+from importlib.metadata import version as _version
+
+from bmjax._bound import lower_bound as lower_bound
+from bmjax._fit import fit as fit
+from bmjax._initial import initialise as initialise
+from bmjax._result import History as History
+from bmjax._result import Result as Result
+from bmjax._solvers import EG as EG
+from bmjax._solvers import EM as EM
+from bmjax._solvers import Hybrid as Hybrid
+from bmjax._steps import e_step as e_step
+from bmjax._steps import g_step as g_step
+from bmjax._steps import m_step as m_step
+from bmjax._steps import prune as prune
+from bmjax._types import Problem as Problem
+from bmjax._types import State as State
+from bmjax._types import Status as Status
+
+__version__ = _version("bmjax")

@@ -1,0 +1,83 @@
+"""What a fit returns."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax._types import Status
+
+
+class History(NamedTuple):
+    """The course of a fit, a row a step. Rows of steps that were not run hold NaN (count: -1).
+
+    Attributes:
+        weights: Weights after each step.
+        inclusion: Inclusion rates after each step.
+        noise_precision: Noise precision after each step.
+        bound: Lower bound of FIC after each step, over the features active then.
+        active_count: How many features were not pruned.
+    """
+
+    weights: Float[Array, "steps k"]
+    inclusion: Float[Array, "steps k"]
+    noise_precision: Float[Array, " steps"]
+    bound: Float[Array, " steps"]
+    active_count: Int[Array, " steps"]
+
+
+class Result(NamedTuple):
+    """A fitted Bayesian masking model. Under `vmap` every field has the batch axes in front.
+
+    Read `coef` as the effect of a feature and `inclusion` as how often it acts. `weights` is the
+    effect at those samples where the feature is not masked, and can be far larger than `coef`
+    when inclusion is small.
+
+    Attributes:
+        coef: Effect of each feature on the mean of y, `weights * inclusion`, in units of y per
+            unit of the feature. Exactly zero where pruned.
+        weights: Effect where not masked (beta), same units. Zero where pruned.
+        inclusion: Rate at which a feature is left in (pi), in [0, 1]. Zero where pruned.
+        support: The features kept.
+        noise_precision: One over the noise variance (lambda), in one over squared units of y.
+            Masks explain part of the noise, so it is biased upwards.
+        bound: Lower bound of FIC (G), in nats, over the kept features.
+        num_steps: Iterations run.
+        status: How the fit ended, a code of `Status`.
+        history: The course of the fit if asked for, else None.
+    """
+
+    coef: Float[Array, "*b k"]
+    weights: Float[Array, "*b k"]
+    inclusion: Float[Array, "*b k"]
+    support: Bool[Array, "*b k"]
+    noise_precision: Float[Array, "*b"]
+    bound: Float[Array, "*b"]
+    num_steps: Int[Array, "*b"]
+    status: Int[Array, "*b"]
+    history: History | None = None
+
+    @property
+    def converged(self) -> Bool[Array, "*b"]:
+        """Whether the fit ended at its fixed point (`Status.CONVERGED`)."""
+        return self.status == Status.CONVERGED
+
+    def predict(self, X: Float[Array, "*b m k"]) -> Float[Array, "*b m"]:
+        """The mean of y at new samples, X @ coef.
+
+        Args:
+            X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them.
+
+        Returns:
+            (m,) predictions, or (b, m).
+
+        Raises:
+            ValueError: If X has not as many columns as there are coefficients.
+        """
+        X = jnp.asarray(X)
+        if X.ndim < 2 or X.shape[-1] != self.coef.shape[-1]:
+            raise ValueError(
+                f"X has shape {X.shape}; predict needs samples in rows and the "
+                f"{self.coef.shape[-1]} features of the fit in columns."
+            )
+        return jnp.einsum("...nk,...k->...n", X, self.coef)

@@ -1,0 +1,215 @@
+"""The paper's algorithms as small immutable values: how to step, never how to loop.
+
+A solver has three methods. `init(problem, state)` gives what it carries from step to step,
+`step(problem, carry)` one iteration, `steps_taken` how many E steps that is. A carry has a
+`state`; `stalled(carry)` says that further steps will not help.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax import _steps
+from bmjax._bound import lower_bound
+from bmjax._gradient import Parameters, paper_optimizer
+from bmjax._types import Problem, State
+
+
+class EMCarry(NamedTuple):
+    """What `EM` carries: the state alone."""
+
+    state: State
+
+
+@dataclass(frozen=True)
+class EM:
+    """FAB-EM, Algorithm 1 of the paper: E step, pruning, M step.
+
+    The bound never falls while no feature is pruned. An idle feature's log-odds drift by about
+    1 / (2 n) a step, so thousands of steps are usual.
+
+    Attributes:
+        sweeps: Coordinate sweeps in each E step.
+    """
+
+    sweeps: int = 1
+
+    def init(self, problem: Problem, state: State) -> EMCarry:
+        """The carry before the first step."""
+        del problem
+        return EMCarry(state)
+
+    def step(self, problem: Problem, carry: EMCarry) -> EMCarry:
+        """One iteration."""
+        state = _steps.e_step(problem, carry.state, self.sweeps)
+        return EMCarry(_steps.m_step(problem, _steps.prune(problem, state)))
+
+    def result(self, carry: EMCarry) -> State:
+        """The state to report."""
+        return carry.state
+
+    def stalled(self, carry: EMCarry) -> Bool[Array, ""]:
+        """Never: EM rises until it rests."""
+        del carry
+        return jnp.asarray(False)
+
+
+class EGCarry(NamedTuple):
+    """What `EG` and `Hybrid` carry.
+
+    Attributes:
+        state: Parameters, and the mask means that the E step gives for them.
+        bound: The bound there, the highest so far for this active set when safeguarded.
+        optimizer: State of the optax chain.
+        num_steps: Steps done.
+        rose_at: The last step at which the bound rose by more than rounding.
+        best: Without a safeguard, the best state so far for this active set, and its bound.
+    """
+
+    state: State
+    bound: Float[Array, ""]
+    optimizer: Any
+    num_steps: Int[Array, ""]
+    rose_at: Int[Array, ""]
+    best: tuple[State, Float[Array, ""]] | None
+
+
+@dataclass(frozen=True)
+class EG:
+    """FAB-EG: the G step, a gradient step in (weights, inclusion), in place of the M step.
+
+    With the paper's constant learning rate the G step overshoots where noise precision times
+    mean squared feature is large, and it can cycle for ever. So the bound is compared after each
+    E step: where it fell and no feature was pruned, the step is taken back and an M step made
+    from the masks before it. The learning rate is absolute, so unlike `EM` this solver is not
+    equivariant to the scale of a column.
+
+    Attributes:
+        learning_rate: eta of equation (20): a number, an optax schedule, or None for the paper's
+            2e-2 / n (appendix C).
+        reparametrize: False for the plain gradient of section 5.2.2.
+        cap: Largest update of an inclusion, by shrinking the whole step (appendix C), or None.
+        optimizer: Another optax optimiser in the place of the learning rate. A new object means
+            a new compilation, so build it once.
+        safeguard: False runs the paper's algorithm as printed. The best state met is returned.
+        sweeps: Coordinate sweeps in each E step.
+    """
+
+    learning_rate: float | optax.Schedule | None = None
+    reparametrize: bool = True
+    cap: float | None = 0.05
+    optimizer: optax.GradientTransformation | None = None
+    safeguard: bool = True
+    sweeps: int = 1
+
+    def _chain(self, problem: Problem) -> optax.GradientTransformation:
+        rate = self.learning_rate
+        return paper_optimizer(
+            2e-2 / problem.num_samples if rate is None else rate,
+            reparametrize=self.reparametrize,
+            cap=self.cap,
+            optimizer=self.optimizer,
+        )
+
+    def _takes_m_step(self, carry: EGCarry) -> Bool[Array, ""]:
+        del carry
+        return jnp.asarray(False)
+
+    def init(self, problem: Problem, state: State) -> EGCarry:
+        """The carry before the first step: an E step at the initial parameters."""
+        state = self._estimate_masks(problem, state)
+        bound = lower_bound(problem, state)
+        zero = jnp.zeros((), jnp.int32)
+        return EGCarry(
+            state=state,
+            bound=bound,
+            optimizer=self._chain(problem).init(Parameters(state.weights, state.inclusion)),
+            num_steps=zero,
+            rose_at=zero,
+            best=None if self.safeguard else (state, bound),
+        )
+
+    def step(self, problem: Problem, carry: EGCarry) -> EGCarry:
+        """One iteration: G (or M) step, E step, pruning, and the safeguard.
+
+        This is the paper's order with the first E step moved into `init`, so that the masks are
+        always those of the parameters beside them and the bound of a state is meaningful: the
+        paper's own order pairs new parameters with old masks, and once an inclusion is clipped
+        at one that bound is -inf.
+        """
+        before = carry.state
+        moments = _steps.moments(problem, before)
+        by_m = _steps.maximise(problem, before, moments)
+        by_g, optimizer = _steps.ascend(
+            problem, before, moments, self._chain(problem), carry.optimizer
+        )
+        m_turn = self._takes_m_step(carry)
+        after = self._estimate_masks(problem, _select(m_turn, by_m, by_g))
+        bound = lower_bound(problem, after)
+
+        pruned = jnp.any(before.active != after.active)
+        slack = bound_slack(problem, carry.bound)
+        num_steps = carry.num_steps + 1
+        best = carry.best
+        if best is None:
+            accepted = m_turn | pruned | (bound >= carry.bound - slack)
+            after = _select(accepted, after, by_m)
+            bound = jnp.where(accepted, bound, carry.bound)
+            rose = pruned | (bound > carry.bound + slack)
+        else:
+            rose = pruned | (bound > best[1] + slack)
+            best = _select(pruned | (bound >= best[1]), (after, bound), best)
+        return EGCarry(
+            state=after,
+            bound=jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)),
+            optimizer=_select(m_turn, carry.optimizer, optimizer),
+            num_steps=num_steps,
+            rose_at=jnp.where(rose, num_steps, carry.rose_at),
+            best=best,
+        )
+
+    def result(self, carry: EGCarry) -> State:
+        """The state to report: the best for the final active set."""
+        return carry.state if carry.best is None else carry.best[0]
+
+    def stalled(self, carry: EGCarry) -> Bool[Array, ""]:
+        """Whether the bound has not risen for 100 steps and a third of all steps."""
+        idle = carry.num_steps - carry.rose_at
+        return (idle > 100) & (3 * idle > carry.num_steps)
+
+    def _estimate_masks(self, problem: Problem, state: State) -> State:
+        return _steps.prune(problem, _steps.e_step(problem, state, self.sweeps))
+
+
+@dataclass(frozen=True)
+class Hybrid(EG):
+    """Hybrid FAB-EM-EG, Algorithm 2 of the paper: M steps at first, G steps later.
+
+    Attributes:
+        switch: T, the number of M steps before the first G step.
+    """
+
+    switch: int = 500
+
+    def _takes_m_step(self, carry: EGCarry) -> Bool[Array, ""]:
+        return carry.num_steps < self.switch
+
+
+Solver = EM | EG
+
+
+def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:
+    """How far two evaluations of the bound may differ by rounding alone.
+
+    The bound is a sum of about n k terms whose partial sums are of the order of n; XLA adds them
+    pairwise, so a few units of rounding of that size cover it.
+    """
+    return 4 * jnp.finfo(bound.dtype).eps * (problem.num_samples + jnp.abs(bound))
+
+
+def _select(choice: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)

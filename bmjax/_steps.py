@@ -1,0 +1,239 @@
+"""The steps of the paper's algorithms, each a pure function of a problem and a state.
+
+Every step is usable alone and under `jit`, `vmap` and `grad`. The E step maximises the bound in
+one mask mean after another, the M step in all parameters at once, the G step moves the weights
+and the inclusion rates along a preconditioned gradient; pruning clears entries of `active`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Float
+
+from bmjax._gradient import Parameters
+from bmjax._types import Problem, State
+
+
+def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
+    """Coordinate sweeps over the features, each an exact maximum of the bound in its mask means.
+
+    Equation (11) of the paper (`FAB_Estep`), with the residual carried from one feature to the
+    next: a mask mean is sigmoid(c + logit(pi) - 1 / (2 n pi)).
+
+    Args:
+        problem: The dataset.
+        state: Where to start. Only `mask_mean` changes; pruned features get zero.
+        sweeps: How many times to visit all features.
+
+    Returns:
+        The state with new mask means.
+    """
+    n = problem.num_samples
+    # -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
+    live = state.active & (state.log_odds > -jnp.inf)
+    log_odds = jnp.where(live, state.log_odds, 0)
+    offset = jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
+    weights = jnp.where(state.active, state.weights, 0)
+
+    def visit(feature, carry):
+        mask_mean, residual = carry
+        # Reading and writing one row by dynamic slices keeps the update in place: other forms
+        # make XLA on CPU copy the whole array for every feature.
+        effect = lax.dynamic_index_in_dim(problem.X, feature, keepdims=False) * weights[feature]
+        old = lax.dynamic_index_in_dim(mask_mean, feature, keepdims=False)
+        without = residual + old * effect
+        new = jax.nn.sigmoid(
+            state.noise_precision * effect * (without - 0.5 * effect) + offset[feature]
+        )
+        mask_mean = lax.dynamic_update_index_in_dim(mask_mean, new, feature, 0)
+        return mask_mean, without - new * effect
+
+    carry = state.mask_mean, _residual(problem, state.mask_mean, weights)
+    for _ in range(sweeps):
+        carry = lax.fori_loop(0, problem.X.shape[0], visit, carry)
+    return state._replace(mask_mean=carry[0])
+
+
+def prune(problem: Problem, state: State) -> State:
+    """Drop the features whose mean mask is below the threshold (section 4.2, "Pruning step").
+
+    A pruned feature has mask mean, weight and inclusion exactly zero and never comes back.
+    """
+    kept = jnp.mean(state.mask_mean, axis=1) >= problem.prune_threshold
+    return restrict(state, state.active & kept)
+
+
+def restrict(state: State, active: Array) -> State:
+    """The state with only the given features active and all else of the others set to zero."""
+    return state._replace(
+        active=active,
+        mask_mean=jnp.where(active[:, None], state.mask_mean, 0),
+        weights=jnp.where(active, state.weights, 0),
+        log_odds=jnp.where(active, state.log_odds, -jnp.inf),
+    )
+
+
+def m_step(problem: Problem, state: State) -> State:
+    """The parameters that maximise the bound at the state's mask means.
+
+    Equations (12)-(14) of the paper (`FAB_Mstep1` to `FAB_Mstep3`): weights by a Cholesky solve
+    with Omega, then the noise precision, and each inclusion the mean of its masks.
+
+    Args:
+        problem: The dataset. A known noise precision stays as it is.
+        state: Only `mask_mean` and `active` are read.
+
+    Returns:
+        The state with new weights, log-odds and noise precision.
+    """
+    return maximise(problem, state, moments(problem, state))
+
+
+def g_step(
+    problem: Problem,
+    state: State,
+    optimizer: optax.GradientTransformation,
+    optimizer_state: optax.OptState,
+) -> tuple[State, optax.OptState]:
+    """A gradient step in (weights, inclusion) in the place of the M step.
+
+    Equation (20) of the paper (`FAB_Gstep`) when the optimizer is
+    `paper_optimizer`. The gradient handed over is that of minus the bound, as optax
+    expects, in the coordinates (weights, inclusion). Inclusion is clipped to [0, 1] afterwards;
+    the noise precision keeps its closed form, equation (13) (the paper prints (14), an erratum).
+
+    Args:
+        problem: The dataset.
+        state: The gradient is taken here.
+        optimizer: Any optax transformation of a `Parameters` tree.
+        optimizer_state: Its state, from `optimizer.init(Parameters(weights, inclusion))`.
+
+    Returns:
+        The new state and the new optimizer state.
+    """
+    return ascend(problem, state, moments(problem, state), optimizer, optimizer_state)
+
+
+class Moments(NamedTuple):
+    """Expectations over the masks that the M step and the G step need, never a (n, k, k) table.
+
+    Attributes:
+        omega: sum_n (x_n x_n') o E[z_n z_n'], zero where a feature is pruned.
+        cross: (X o M)'y.
+        kept: Mean mask of each feature.
+        left_out: One minus that, summed apart to be exact near one.
+    """
+
+    omega: Float[Array, "k k"]
+    cross: Float[Array, " k"]
+    kept: Float[Array, " k"]
+    left_out: Float[Array, " k"]
+
+
+def moments(problem: Problem, state: State) -> Moments:
+    """One product of (k, n) arrays and a diagonal; only `mask_mean` is read."""
+    masked = problem.X * state.mask_mean
+    variance = jnp.sum(problem.X**2 * (state.mask_mean - state.mask_mean**2), axis=1)
+    return Moments(
+        omega=masked @ masked.T + jnp.diag(variance),
+        cross=masked @ problem.y,
+        kept=jnp.mean(state.mask_mean, axis=1),
+        left_out=jnp.mean(1 - state.mask_mean, axis=1),
+    )
+
+
+def maximise(problem: Problem, state: State, moments: Moments) -> State:
+    """The M step from moments already at hand."""
+    weights = solve_normal_equations(moments.omega, moments.cross, state.active)
+    log_odds = jnp.where(
+        state.active, jnp.log(moments.kept) - jnp.log(moments.left_out), -jnp.inf
+    )
+    state = state._replace(weights=weights, log_odds=log_odds)
+    return _with_noise_precision(problem, state)
+
+
+def ascend(
+    problem: Problem,
+    state: State,
+    moments: Moments,
+    optimizer: optax.GradientTransformation,
+    optimizer_state: optax.OptState,
+) -> tuple[State, optax.OptState]:
+    """The G step from moments already at hand."""
+    n = problem.num_samples
+    pi = jnp.where(state.active, state.inclusion, 0)
+    weights = jnp.where(state.active, state.weights, 0)
+    slope_weights = state.noise_precision * (moments.cross - moments.omega @ weights)
+    # dG/dpi = (mean mask - pi) (n / (pi (1 - pi)) + 1 / (2 pi^2)); none where pi is 0 or 1.
+    moves = state.active & (pi > 0) & (pi < 1)
+    p, q = jnp.where(moves, pi, 0.5), jax.nn.sigmoid(-jnp.where(moves, state.log_odds, 0))
+    slope_inclusion = (moments.kept * q - moments.left_out * p) * (n / (p * q) + 0.5 / p**2)
+    slope = Parameters(
+        weights=jnp.where(state.active, slope_weights, 0),
+        inclusion=jnp.where(moves, slope_inclusion, 0),
+    )
+    here = Parameters(weights=weights, inclusion=pi)
+    updates, optimizer_state = optimizer.update(
+        jax.tree.map(jnp.negative, slope), optimizer_state, here
+    )
+    assert isinstance(updates, Parameters)
+    moved = moves & (updates.inclusion != 0)
+    pi = jnp.clip(pi + updates.inclusion, 0, 1)
+    log_odds = jnp.where(moved, jnp.log(pi) - jnp.log1p(-pi), state.log_odds)
+    weights = jnp.where(state.active, weights + updates.weights, 0)
+    state = state._replace(weights=weights, log_odds=log_odds)
+    return _with_noise_precision(problem, state), optimizer_state
+
+
+def solve_normal_equations(
+    omega: Float[Array, "k k"], cross: Float[Array, " k"], active: Array
+) -> Float[Array, " k"]:
+    """Solve omega @ weights = cross over the active features, zero elsewhere.
+
+    The system is scaled to a unit diagonal, so the answer is equivariant to the scale of each
+    column. Duplicate columns or n < k make omega singular: a ridge of a few roundings keeps the
+    factor regular, and two rounds of refinement take its bias out of every direction that the
+    data do determine (what is left is of the order of (ridge / eigenvalue)^3).
+    """
+    diagonal = jnp.diagonal(omega)
+    active = active & (diagonal > 0)
+    scale = jnp.where(active, lax.rsqrt(jnp.where(active, diagonal, 1)), 0)
+    scaled = omega * scale[:, None] * scale[None, :]
+    scaled = jnp.where(jnp.eye(len(cross), dtype=bool), 1, scaled)
+    target = cross * scale
+    ridge = 2 * len(cross) * jnp.finfo(omega.dtype).eps
+    factor = jax.scipy.linalg.cho_factor(scaled + ridge * jnp.eye(len(cross), dtype=omega.dtype))
+    solution = jax.scipy.linalg.cho_solve(factor, target)
+    for _ in range(2):
+        solution += jax.scipy.linalg.cho_solve(factor, target - scaled @ solution)
+    return solution * scale
+
+
+def noise_floor(y: Float[Array, " n"]) -> Float[Array, ""]:
+    """The smallest noise variance that residuals of y can show in this floating-point type."""
+    info = jnp.finfo(y.dtype)
+    return jnp.maximum((8 * info.eps) ** 2 * jnp.mean(y**2), 1e4 * info.tiny)
+
+
+def _with_noise_precision(problem: Problem, state: State) -> State:
+    """Equation (13) at the state's masks and weights, by residuals and not by their expansion.
+
+    The paper's expanded form cancels: at a noise variance of eps times that of y nothing of it
+    is left.
+    """
+    if problem.noise_precision is not None:
+        return state._replace(noise_precision=problem.noise_precision)
+    effects = problem.X * state.weights[:, None]
+    residual = _residual(problem, state.mask_mean, state.weights)
+    spread = jnp.sum((state.mask_mean - state.mask_mean**2) * effects**2)
+    variance = (jnp.sum(residual**2) + spread) / problem.num_samples
+    return state._replace(noise_precision=1 / jnp.maximum(variance, noise_floor(problem.y)))
+
+
+def _residual(
+    problem: Problem, mask_mean: Float[Array, "k n"], weights: Float[Array, " k"]
+) -> Float[Array, " n"]:
+    return problem.y - jnp.sum(problem.X * mask_mean * weights[:, None], axis=0)

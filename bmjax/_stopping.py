@@ -1,0 +1,133 @@
+"""When a fit has converged: a prediction of how far every parameter still has to go.
+
+A rule on the size of the last step cannot be trusted here. Plain EM moves the log-odds of an
+idle feature by about (1 - pi) / (2 n) a step while it heads for its pruning, so any fixed
+threshold is met at once when n is large. This rule compares two successive windows of steps
+instead. If a coordinate moved by d1 and then by d2, a linearly converging sequence still has
+d2 r / (1 - r) to go, r = d2 / d1; a steady or growing drift has r >= 1 and infinitely far to go.
+
+The coordinates have no units: log(inclusion), asinh(coef * rms(x) * sqrt(noise precision)), whose
+differences are relative to the larger of the effect and the noise, and half the log noise
+precision. So the verdict does not change with the scale of y or of a column, and the windows grow
+with the number of steps, so that it does not depend on n either.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax._types import Problem, State
+
+# A window is at least this fraction of the steps before it, so that a rate of convergence as
+# slow as one over the number of steps shows clearly above rounding.
+_WINDOW_FRACTION = 8
+
+
+class Monitor(NamedTuple):
+    """What is remembered between checks.
+
+    Attributes:
+        oldest: Coordinates two windows before the next check.
+        middle: Coordinates one window before the next check.
+        window: Steps in a window.
+        next_check: The step at which the current window is full.
+        pruned_at: The last step at which a feature was pruned.
+    """
+
+    oldest: Float[Array, " d"]
+    middle: Float[Array, " d"]
+    window: Int[Array, ""]
+    next_check: Int[Array, ""]
+    pruned_at: Int[Array, ""]
+
+
+def coordinates(problem: Problem, state: State) -> Float[Array, " d"]:
+    """The (2 k + 1) unit-free coordinates of a state; zero where a feature is pruned."""
+    size = jnp.sqrt(jnp.mean(problem.X**2, axis=1))
+    log_inclusion = jnp.where(state.active, jax.nn.log_sigmoid(state.log_odds), 0)
+    signal = jnp.arcsinh(state.coef * size * jnp.sqrt(state.noise_precision))
+    noise = 0.5 * jnp.log(state.noise_precision)
+    return jnp.concatenate([log_inclusion, jnp.where(state.active, signal, 0), noise[None]])
+
+
+def start(problem: Problem, state: State) -> Monitor:
+    """The monitor before the first step."""
+    here = coordinates(problem, state)
+    # `oldest` is never compared with before two windows have passed, see `pruned_at`.
+    zero = jnp.zeros((), jnp.int32)
+    return Monitor(here, here, window=zero + 1, next_check=zero + 1, pruned_at=zero)
+
+
+def observe(
+    problem: Problem,
+    monitor: Monitor,
+    before: State,
+    after: State,
+    num_steps: Int[Array, ""],
+    tolerance: Float[Array, ""],
+) -> tuple[Monitor, Bool[Array, ""]]:
+    """Take note of a step.
+
+    Args:
+        problem: The dataset.
+        monitor: The monitor so far.
+        before: State before the step.
+        after: State after it.
+        num_steps: Steps done, this one included.
+        tolerance: Largest predicted distance to the fixed point that counts as converged.
+
+    Returns:
+        The new monitor, and whether the fit has converged.
+    """
+    newest = coordinates(problem, after)
+    pruned = jnp.any(before.active != after.active)
+    pruned_at = jnp.where(pruned, num_steps, monitor.pruned_at)
+
+    due = num_steps >= monitor.next_check
+    comparable = num_steps - pruned_at >= 2 * monitor.window
+    near = _within(problem, monitor, newest, after, tolerance)
+    converged = (due & comparable & near) | ~jnp.any(after.active)
+
+    # A check either slides by one window or, when windows have become short beside the steps
+    # done, doubles them: the two just seen are then the first of the next two.
+    grow = num_steps >= _WINDOW_FRACTION * monitor.window
+    window = jnp.where(grow, 2 * monitor.window, monitor.window)
+    checked = Monitor(
+        oldest=jnp.where(grow, monitor.oldest, monitor.middle),
+        middle=newest,
+        window=window,
+        next_check=num_steps + window,
+        pruned_at=pruned_at,
+    )
+    waiting = monitor._replace(pruned_at=pruned_at)
+    monitor = jax.tree.map(lambda a, b: jnp.where(due, a, b), checked, waiting)
+    return monitor, converged
+
+
+def _within(
+    problem: Problem,
+    monitor: Monitor,
+    newest: Float[Array, " d"],
+    state: State,
+    tolerance: Float[Array, ""],
+) -> Bool[Array, ""]:
+    """Whether every coordinate is predicted to be within the tolerance of its limit."""
+    noise = 4 * jnp.finfo(newest.dtype).eps * (1 + jnp.abs(newest))
+    first = jnp.abs(monitor.middle - monitor.oldest)
+    second = jnp.abs(newest - monitor.middle)
+    # Rounding may have made the first move look larger and the second smaller than they were.
+    slowing = first - second - 2 * noise
+    to_go = (second + noise) * (second + noise) / jnp.where(slowing > 0, slowing, 1)
+    predicted = (slowing > 0) & (second <= tolerance) & (to_go <= tolerance)
+
+    # A coordinate may also stand still to rounding. For a feature that can still drift this
+    # counts only if a drift of 0.01 / n a step, a fiftieth of the usual one, would have shown
+    # within the window and is not lost in the rounding of a single step.
+    drift = 0.01 / problem.num_samples
+    visible = (noise <= drift * monitor.window) & (jnp.finfo(newest.dtype).eps <= 10 * drift)
+    can_drift = state.active & jnp.isfinite(state.log_odds)
+    everywhere = jnp.concatenate([can_drift, can_drift, jnp.any(can_drift)[None]])
+    still = (second <= noise) & (visible | ~everywhere)
+    return jnp.all(predicted | still)

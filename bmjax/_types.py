@@ -1,0 +1,123 @@
+"""The data that flows through a fit: the problem, the state of the iteration and its verdict.
+
+One name for one thing, here and everywhere else:
+
+=================  ==========  =========================================================
+name               shape       meaning (symbol of the paper)
+=================  ==========  =========================================================
+`X`, `y`           (k, n), n   features, one contiguous row each, and the target
+`mask_mean`        (k, n)      posterior mean of the mask (mu)
+`weights`          k           effect of a feature where it is not masked (beta)
+`inclusion`        k           prior rate at which a feature is left in (pi)
+`log_odds`         k           log(pi / (1 - pi)), what the state carries for pi
+`noise_precision`  scalar      one over the noise variance (lambda)
+`active`           k           the features that are not pruned
+`coef`             k           weights * inclusion: the effect on the mean of y
+`bound`            scalar      lower bound of FIC over the active features (G)
+=================  ==========  =========================================================
+
+Users give `X` as (n, k). Inside, it is stored feature by feature, since the E step visits one
+feature after another.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Problem(NamedTuple):
+    """One dataset and what is held fixed while it is fitted.
+
+    Attributes:
+        X: Features, feature-major.
+        y: Target.
+        noise_precision: The noise precision where it is known, else None (it is learned).
+        prune_threshold: A feature whose mean mask falls below this is pruned.
+    """
+
+    X: Float[Array, "k n"]
+    y: Float[Array, " n"]
+    noise_precision: Float[Array, ""] | None
+    prune_threshold: Float[Array, ""]
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples n."""
+        return self.X.shape[1]
+
+
+class State(NamedTuple):
+    """Everything an iteration changes. Pruning clears `active`; no shape ever changes.
+
+    The inclusion rate is carried as its log-odds because both ends matter: near one, `1 - pi`
+    is lost in float32 at 6e-8; near zero `pi` spans many orders of magnitude. A rate of exactly
+    one is `inf`, of exactly zero `-inf`, and every function of the state is exact there.
+    """
+
+    mask_mean: Float[Array, "k n"]
+    weights: Float[Array, " k"]
+    log_odds: Float[Array, " k"]
+    noise_precision: Float[Array, ""]
+    active: Bool[Array, " k"]
+
+    @property
+    def inclusion(self) -> Float[Array, " k"]:
+        """Inclusion rates pi."""
+        return jax.nn.sigmoid(self.log_odds)
+
+    @property
+    def coef(self) -> Float[Array, " k"]:
+        """Effect of each feature on the mean of y, weights * inclusion."""
+        return self.weights * self.inclusion
+
+    @property
+    def finite(self) -> Bool[Array, ""]:
+        """Whether every parameter is a number (log-odds may be infinite, not NaN)."""
+        return (
+            jnp.isfinite(self.weights).all()
+            & jnp.isfinite(self.noise_precision)
+            & ~jnp.isnan(self.log_odds).any()
+        )
+
+
+class Status(IntEnum):
+    """How a fit ended, one code per dataset. `message` says it in words, with the remedy."""
+
+    RUNNING = 0
+    CONVERGED = 1
+    MAX_STEPS = 2
+    STALLED = 3
+    EXACT_FIT = 4
+    NON_FINITE = 5
+
+    @property
+    def message(self) -> str:
+        """The verdict as a sentence."""
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Status.RUNNING: "The fit has not ended.",
+    Status.CONVERGED: "Converged: every parameter is within the tolerance of its fixed point.",
+    Status.MAX_STEPS: (
+        "Stopped at max_steps before it converged: features may still be on their way to being "
+        "pruned. Raise max_steps or the tolerance."
+    ),
+    Status.STALLED: (
+        "Stopped without converging: the bound no longer rises, or the moves left are below the "
+        "resolution of the floating-point type. The best state found is returned. Lower the "
+        "learning rate, use another solver, or use float64."
+    ),
+    Status.EXACT_FIT: (
+        "The data are fitted to rounding error, so the noise precision is only a cap and the "
+        "bound cannot tell noise from signal. Expected for noiseless data; otherwise there are "
+        "too many features for the samples."
+    ),
+    Status.NON_FINITE: (
+        "The fit met NaN or infinity. Check X and y for missing or infinite entries and for "
+        "values too large for the floating-point type."
+    ),
+}

@@ -1,0 +1,153 @@
+"""Input checks, made once, in Python, before anything is traced.
+
+Shapes and types are checked always; values only where they are at hand, which inside the
+caller's `jit` or `vmap` they are not.
+"""
+
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """X as (n, k) and y as (n,), of one floating-point type: that of the input, as JAX sees it.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    X, y = _real("X", X), _real("y", y)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X has shape {X.shape}, wanted (n samples, k features). For one feature use "
+            "X[:, None]; for a batch of datasets use jax.vmap."
+        )
+    n, k = X.shape
+    if y.shape == (n, 1):
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {y.shape}, wanted ({n},): one target for each row of X.")
+    if len(y) != n:
+        raise ValueError(f"y has {len(y)} entries but X has {n} rows; one target for each row.")
+    if n < 2:
+        raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
+    if k < 1:
+        raise ValueError(f"X has shape {X.shape}: no column, so there is no feature to fit.")
+    dtype = jnp.promote_types(jnp.promote_types(X.dtype, y.dtype), jnp.float32)
+    return _finite("X", X, dtype), _finite("y", y, dtype)
+
+
+def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
+    """A number or k of them, as k of them.
+
+    Raises:
+        TypeError: If it is not real.
+        ValueError: If it is neither a number nor k of them, or not finite.
+    """
+    array = _real(name, value)
+    if array.shape not in ((), (k,)):
+        raise ValueError(f"{name} has shape {array.shape}, wanted a number or ({k},).")
+    return jnp.broadcast_to(_finite(name, array, dtype), (k,))
+
+
+def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
+    """Inclusion rates: a number or k of them, in (0, 1].
+
+    Raises:
+        TypeError: If it is not real.
+        ValueError: If the shape does not fit or a rate is outside (0, 1].
+    """
+    array = per_feature(name, value, k, dtype)
+    if _known(array) and not bool(((array > 0) & (array <= 1)).all()):
+        raise ValueError(f"{name} is {value}; an inclusion rate lies above 0 and not above 1.")
+    return array
+
+
+def number(
+    name: str, value: ArrayLike, dtype: Any, *, low: float, high: float = np.inf, open_low: bool
+) -> jax.Array:
+    """A real number within its range.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is an array or out of range.
+    """
+    array = _real(name, value)
+    if array.shape != ():
+        raise ValueError(f"{name} has shape {array.shape}, wanted one number.")
+    array = _finite(name, array, dtype)
+    if _known(array):
+        inside = low < array <= high if open_low else low <= array <= high
+        if not bool(inside):
+            above = "above" if open_low else "at least"
+            top = "" if high == np.inf else f" and at most {high:g}"
+            raise ValueError(f"{name} is {value}; it must be {above} {low:g}{top}.")
+    return array
+
+
+def count(name: str, value: Any, *, low: int) -> int:
+    """A whole number that is at least `low`.
+
+    Raises:
+        TypeError: If it is not a whole number.
+        ValueError: If it is too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} is {value!r}; it must be a whole number.")
+    if value < low:
+        raise ValueError(f"{name} is {value}; it must be at least {low}.")
+    return int(value)
+
+
+def _known(array: Any) -> bool:
+    return not isinstance(array, jax.core.Tracer)
+
+
+def _real(name: str, value: Any) -> Any:
+    """An array, still where it was (NumPy or JAX), of a real type."""
+    if not isinstance(value, jax.Array):
+        try:
+            value = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(f"{name} is not a rectangular array: {error}") from None
+    if jnp.issubdtype(value.dtype, jnp.complexfloating):
+        raise TypeError(f"{name} has dtype {value.dtype}; only real numbers can be fitted.")
+    if not (jnp.issubdtype(value.dtype, jnp.number) or value.dtype == bool):
+        raise TypeError(
+            f"{name} has dtype {value.dtype}; give numbers (encode categories as 0/1 columns)."
+        )
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        # Integers would wrap around once squared. Host arrays go through float64.
+        value = value.astype(jnp.result_type(float) if isinstance(value, jax.Array) else float)
+    return value
+
+
+def _finite(name: str, array: Any, dtype: Any) -> jax.Array:
+    """The array in its final type, refused if an entry is not finite in it."""
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
+    if not _known(array):
+        return array.astype(dtype)
+    if isinstance(array, jax.Array):
+        converted = array.astype(dtype)
+        good = bool(jnp.isfinite(converted).all())
+    else:
+        with np.errstate(over="ignore"):
+            converted = array.astype(dtype)
+        good = bool(np.isfinite(converted).all())
+    if not good:
+        if np.isfinite(np.asarray(array)).all():
+            raise ValueError(
+                f"{name} holds values too large for {jnp.dtype(dtype).name}; rescale it or enable "
+                "float64 with jax.config.update('jax_enable_x64', True)."
+            )
+        where = np.argwhere(~np.isfinite(np.asarray(array)))
+        place = f" (first at {tuple(int(i) for i in where[0])})" if array.ndim else ""
+        raise ValueError(
+            f"{name} holds NaN or infinite values: {len(where)} of them{place}. Drop or impute "
+            "those rows first."
+        )
+    return jnp.asarray(converted)
