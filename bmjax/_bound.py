@@ -1,5 +1,7 @@
 """The objective: the lower bound of the factorized information criterion, equation (10)."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -50,14 +52,14 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
         log_likelihood
         + jnp.sum(per_feature)
         + jnp.sum(_entropy(mask))
-        - 0.5 * (jnp.sum(active) + 1) * jnp.log(jnp.asarray(n, mask.dtype))
+        - 0.5 * (jnp.sum(active, dtype=mask.dtype) + 1) * math.log(n)
     )
 
 
 def _expected_log_bernoulli(
     kept: Float[Array, " k"], left_out: Float[Array, " k"], log_odds: Float[Array, " k"]
 ) -> Float[Array, " k"]:
-    """kept * log(pi) + left_out * log(1 - pi), with 0 log 0 = 0 in value and in gradient."""
+    """The sum kept * log(pi) + left_out * log(1 - pi), 0 log 0 = 0 in value and in gradient."""
     finite = jnp.isfinite(log_odds)
     inside = jnp.where(finite, log_odds, 0)  # keeps infinities out of the differentiated branch
     value = kept * jax.nn.log_sigmoid(inside) + left_out * jax.nn.log_sigmoid(-inside)

@@ -1,8 +1,9 @@
-"""The command `python -m bmjax`: fit a CSV file, or the embedded diabetes data, and print what was kept.
+"""The command `python -m bmjax`: fit a CSV file, or the diabetes data, and print what was kept.
 
-The data flow one way: read -> standardise -> fit -> report. Whatever a user can get wrong is found while reading, as a
-`_UsageError` whose message names the place and the remedy; `main` alone turns it into a line on stderr and exit status 2.
-pandas and rich belong to the `cli` extra, so both are imported only where they are used.
+Data flow one way: read, standardise, fit, report. What a user can get wrong is found before the
+fit, as a `_UsageError` whose message names the place and the remedy; `main` alone turns it into a
+line on stderr and exit status 2. pandas and rich belong to the `cli` extra, so both are imported
+only where they are used.
 """
 
 import argparse
@@ -11,12 +12,13 @@ import difflib
 import io
 import math
 import os
+import reprlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,11 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 import bmjax
 from bmjax.datasets import load_diabetes
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
 _Array = NDArray[np.float64]
-_LISTED = 12  # names in a message: enough to find a slip, few enough to stay on a line or two
+_LISTED = 12  # names in a message: enough to find a slip, few enough for a line or two
+_NARROWEST = 70  # columns: every number at its longest, and room for a name
+_AS_CSV = "Save the table as CSV with the encoding UTF-8."
 
 _DESCRIPTION = """\
 Fit Bayesian masking, a sparse linear regression that does not shrink the features it keeps.
@@ -44,7 +45,7 @@ examples:
   python -m bmjax
   python -m bmjax houses.csv --target price
 
-exit status: 0 after a fit, converged or not (the output says which); 2 if the input is of no use."""
+exit status: 0 after a fit, converged or not (the output says which); 2 for unusable input."""
 
 
 class _UsageError(Exception):
@@ -73,11 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"bmjax: error: {error}", file=sys.stderr)
             return 2
         finally:
-            # A pipe that broke is noticed here, not in the interpreter's own flush at exit, which would complain.
+            # A pipe that broke is noticed here, not in the interpreter's flush at exit, which
+            # would complain.
             sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0  # the reader (`head`, say) has what it wanted
+        # Quietly, for the reader (`head`, say) has what it wanted; the status is that of rich.
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,17 +90,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="CSV file; default: the embedded diabetes data")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="CSV file; default: the embedded diabetes data"
+    )
     parser.add_argument("--target", metavar="NAME", help="column of FILE to predict")
-    parser.add_argument("--version", action="version", version=f"bmjax {_version()}")
+    parser.add_argument("--version", action="version", version=f"bmjax {bmjax.__version__}")
     return parser
-
-
-def _version() -> str:
-    try:
-        return metadata.version("bmjax")
-    except metadata.PackageNotFoundError:
-        return "(not installed: run from a source tree)"
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -108,18 +106,20 @@ def _run(args: argparse.Namespace) -> int:
         if args.target is not None:
             raise _UsageError("--target goes with a CSV file: python -m bmjax FILE --target NAME.")
         X, y, names = load_diabetes()
-        source, target = "diabetes data (Efron et al. 2004)", "progression"
+        source, target = "the diabetes data (Efron et al. 2004)", "progression"
     else:
         X, y, names = read_csv(args.file, args.target)
         source, target = args.file, args.target
 
     data = standardise(X, y, names, target)
-    # The command is a process of its own, so double precision here touches nobody else's configuration.
+    # Within the block only: a caller of `main` keeps the precision it had.
     with jax.enable_x64(True):
         result = bmjax.fit(data.X, data.y)
 
     console = Console(highlight=False)
-    title = f"Bayesian masking of {source}: {len(y)} rows, features {len(names)}, target {_shown(target)}"
+    # A narrower table would lose digits; a narrower terminal breaks the lines and keeps them.
+    console.width = max(console.width, _NARROWEST)
+    title = f"Bayesian masking of {source}\n{len(y)} rows, {_count(names)}, target {_shown(target)}"
     console.print(report(title, names, data, result, encoding=console.encoding))
     return 0
 
@@ -136,7 +136,7 @@ def _cli_extra() -> Iterator[None]:
         raise _UsageError(f'the command needs {package}: pip install "bmjax[cli]"') from error
 
 
-# ---------------------------------------------------------------------------------------------------------------- reading
+# ---- reading
 
 
 def read_csv(path: str, target: str | None) -> tuple[_Array, _Array, list[str]]:
@@ -161,17 +161,20 @@ def read_csv(path: str, target: str | None) -> tuple[_Array, _Array, list[str]]:
     target = _check_target(path, names, target)
 
     try:
-        # The header is read as a row among the others: pandas then holds each row to its width, where it would
-        # otherwise take a first column too many for an index, and leaves repeated names as they are. As objects, for
-        # a column's type is decided below, where its name is known.
+        # The header is read as a row among the others: pandas then holds each row to its width,
+        # where it would otherwise take a first column too many for an index. As objects, since
+        # the numbers are parsed below, where the column with a bad one can be named.
         table = pd.read_csv(
             io.StringIO(text, newline=""), header=None, dtype=object, skipinitialspace=True
         ).iloc[1:]
     except pd.errors.ParserError as error:
         reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+        if "EOF inside string" in reason:  # pandas counts rows here, from 0
+            *_, (line, _) = _records(path, text)
+            reason = f"a quote opened in line {line} is never closed"
         raise _UsageError(
             f"{path} is not a regular CSV file: {reason}.\n"
-            "Each row needs as many values as the header has names; a value with a comma in it needs quotes."
+            "Each row needs one value for each name in the header, in quotes if it has a comma."
         ) from error
     if len(table) < 2:
         found = "no rows" if table.empty else "only one row"
@@ -185,32 +188,37 @@ def read_csv(path: str, target: str | None) -> tuple[_Array, _Array, list[str]]:
 
 def _read_text(path: str) -> str:
     try:
-        # utf-8-sig: spreadsheets put a byte order mark in front, which would become part of the first name.
+        # utf-8-sig: spreadsheets put a byte order mark in front, which would join the first name.
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise _UsageError(f"cannot read {path}: {error.strerror}. Give the path of a CSV file.") from error
+        raise _UsageError(
+            f"cannot read {path}: {error.strerror}. Give the path of a CSV file."
+        ) from error
     except UnicodeDecodeError as error:
-        raise _UsageError(f"{path} is not UTF-8 text. Save the table as CSV with the encoding UTF-8.") from error
+        raise _UsageError(f"{path} is not UTF-8 text. {_AS_CSV}") from error
     if "\0" in text:
-        raise _UsageError(f"{path} is not text (it has null bytes). Save the table as CSV with the encoding UTF-8.")
+        raise _UsageError(f"{path} is not text, for it holds null bytes. {_AS_CSV}")
     return text
 
 
-def _records(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row, the header included, with the line it starts in, skipping the blank lines pandas skips."""
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+def _records(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields each row, the header too, with the line it starts in; skips blank lines, as pandas."""
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, skipinitialspace=True)
     end = 0
-    for row in reader:
-        start, end = end + 1, reader.line_num
-        if len(row) > 1 or "".join(row).strip():
-            yield start, row
+    try:
+        for row in reader:
+            start, end = end, reader.line_num
+            if lines[start].strip(" \t\r\n"):
+                yield start + 1, row
+    except csv.Error as error:
+        raise _UsageError(
+            f"{path} is not a regular CSV file: {error} in line {end + 1}. Is a quote missing?"
+        ) from error
 
 
 def _header(path: str, text: str) -> list[str]:
-    try:
-        first = next(_records(text), None)
-    except csv.Error as error:
-        raise _UsageError(f"the header of {path} cannot be read as CSV: {error}.") from error
+    first = next(_records(path, text), None)
     if first is None:
         raise _UsageError(f"{path} is empty. It needs a header row and at least 2 rows of numbers.")
     return [name.strip() for name in first[1]]
@@ -224,23 +232,27 @@ def _check_header(path: str, names: list[str]) -> None:
         )
     separator = next((s for s in ("\t", ";", "|") if s in names[0]), None)
     if len(names) == 1 and separator is not None:
-        raise _UsageError(f"{path} seems to be separated by {separator!r}. Save it with commas between the columns.")
+        raise _UsageError(
+            f"{path} seems to be separated by {separator!r}. Save it with commas instead."
+        )
     if "" in names:
         raise _UsageError(
-            f"column {names.index('') + 1} of {path} has no name in the header. Name it, or remove it "
-            "if it only numbers the rows (pandas: to_csv(..., index=False))."
+            f"column {names.index('') + 1} of {path} has no name in the header.\n"
+            "Name it, or remove it if it only numbers the rows (pandas: to_csv(..., index=False))."
         )
-    repeated = [name for i, name in enumerate(names) if name in names[:i]]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise _UsageError(
-            f"{path} has more than one column named {_listed(dict.fromkeys(repeated))}. Give each column a name of its own."
+            f"{path} has more than one column named {_listed(repeated)}. "
+            "Give each column a name of its own."
         )
 
 
 def _check_target(path: str, names: list[str], target: str | None) -> str:
     if target is None:
         raise _UsageError(
-            f"which column is to be predicted? Name it with --target NAME.\nColumns of {path}: {_listed(names)}"
+            "which column is to be predicted? Name it with --target NAME.\n"
+            f"Columns of {path}: {_listed(names)}"
         )
     if target not in names:
         close = difflib.get_close_matches(target, names, n=1)
@@ -249,12 +261,19 @@ def _check_target(path: str, names: list[str], target: str | None) -> str:
             f"--target: {path} has no column {target!r}.{hint}\nColumns of {path}: {_listed(names)}"
         )
     if len(names) == 1:
-        raise _UsageError(f"{path} has no column but the target {target!r}. Add at least one feature.")
+        raise _UsageError(
+            f"{path} has no column but the target {target!r}. Add at least one feature."
+        )
     return target
 
 
 def _check_values(
-    path: str, text: str, names: list[str], parsed: _Array, missing: NDArray[np.bool_], raw: NDArray[Any]
+    path: str,
+    text: str,
+    names: list[str],
+    parsed: _Array,
+    missing: NDArray[np.bool_],
+    raw: NDArray[Any],
 ) -> None:
     """Raises for the first kind of trouble found, with the column, the line and the remedy."""
 
@@ -263,20 +282,23 @@ def _check_values(
             return
         column, *others = np.flatnonzero(bad.any(axis=0))
         row = int(np.argmax(bad[:, column]))
-        # Counted as an editor counts: the header is line 1, blank lines count, a value may run over several.
-        line = next(start for i, (start, _) in enumerate(_records(text)) if i == row + 1)
-        also = f" (so has {_listed(names[j] for j in others)})" if others else ""
+        found = problem.format(reprlib.repr(raw[row, column]))
+        # Counted as an editor counts: blank lines too, and a quoted value may run over several.
+        line = next(start for i, (start, _) in enumerate(_records(path, text)) if i == row + 1)
+        also = f" (as have other columns: {_listed(names[j] for j in others)})" if others else ""
         raise _UsageError(
-            f"{path}: column {names[column]!r} has {problem.format(raw[row, column])} in line {line}{also}.\n{remedy}"
+            f"{path}: column {names[column]!r} has {found} in line {line}{also}.\n{remedy}"
         )
 
     refuse(
         np.isnan(parsed) & ~missing,
-        "the value {!r}, not a number,",
+        "the value {}, not a number,",
         "Write it as a number, code categories as 0/1 columns, or remove the column.",
     )
     refuse(missing, "a missing value", "Fill it in, or remove the row or the column.")
-    refuse(np.isinf(parsed), "the infinite value {!r}", "Correct it, or remove the row or the column.")
+    refuse(
+        np.isinf(parsed), "the infinite value {}", "Correct it, or remove the row or the column."
+    )
 
 
 def _is_number(text: str) -> bool:
@@ -287,20 +309,20 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _listed(names: Sequence[str] | Iterator[str] | dict[str, None]) -> str:
+def _listed(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(map(_shown, names[:_LISTED])) + more
 
 
-# ------------------------------------------------------------------------------------------------------------ arithmetic
+# ---- arithmetic
 
 
 def standardise(X: _Array, y: _Array, names: Sequence[str], target: str) -> _Standardised:
-    """Centres features and target, and scales each feature to unit standard deviation (the root mean square).
+    """Centres features and target, and scales each feature to unit standard deviation.
 
-    In NumPy and float64, before JAX sees the data: a column of large values that differ little would lose its
-    digits to a float32 rounding.
+    In NumPy and float64, before JAX sees the data: a column of large values that differ little
+    would lose its digits to a float32 rounding. The deviation is the root mean square, n below.
 
     Args:
         X: the features (n, k).
@@ -312,9 +334,10 @@ def standardise(X: _Array, y: _Array, names: Sequence[str], target: str) -> _Sta
         Both arrays, with a constant column exactly zero, and which features (k,) are constant.
 
     Raises:
-        _UsageError: a column's values are so large or so small that their squares leave the range of float64.
+        _UsageError: the squares of a column's values leave the range of float64.
     """
-    constant = X.max(axis=0) == X.min(axis=0)  # not by a zero deviation, which the rounding of the mean would spoil
+    # By the values, not by a zero deviation, which the rounding of the mean would spoil.
+    constant = X.max(axis=0) == X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
         centred = np.where(constant, 0.0, X - X.mean(axis=0))
         y_centred = np.zeros_like(y) if y.max() == y.min() else y - y.mean()
@@ -322,19 +345,28 @@ def standardise(X: _Array, y: _Array, names: Sequence[str], target: str) -> _Sta
     varies = np.append(~constant, y.max() != y.min())
     for name, square, varied in zip([*names, target], squares, varies, strict=True):
         if not np.isfinite(square) or (varied and square < np.finfo(np.float64).tiny):
-            raise _UsageError(f"column {name!r}: its values are too large or too small to be squared. Change its unit.")
+            raise _UsageError(
+                f"column {name!r}: its values are too large or too small to be squared. "
+                "Change its unit."
+            )
     scale = np.where(constant, 1.0, np.sqrt(squares[:-1] / len(y)))
     return _Standardised(centred / scale, y_centred, constant)
 
 
-# -------------------------------------------------------------------------------------------------------------- printing
+# ---- printing
 
 
-def report(title: str, names: Sequence[str], data: _Standardised, result: Any, encoding: str = "utf-8") -> "Group":
+def report(
+    title: str,
+    names: Sequence[str],
+    data: _Standardised,
+    result: bmjax.Result,
+    encoding: str = "utf-8",
+) -> object:
     """Builds what the command prints about a fit.
 
     Args:
-        title: the first line, which says what was fitted.
+        title: what was fitted.
         names: the names of the features.
         data: what was fitted.
         result: what `bmjax.fit` returned.
@@ -352,65 +384,70 @@ def report(title: str, names: Sequence[str], data: _Standardised, result: Any, e
         return Text(line.encode(encoding, "backslashreplace").decode(encoding))
 
     coef = np.asarray(result.coef)
-    least_squares, _, rank, _ = np.linalg.lstsq(data.X, data.y)
-    effect = _fixed([*coef, *least_squares])
+    least_squares, _, rank, _ = np.linalg.lstsq(data.X, data.y, rcond=None)
+    # Formats of their own: collinear features give least squares enormous values.
+    format_coef, format_ls = _fixed(coef), _fixed(least_squares)
 
     table = Table()
-    table.add_column("feature", overflow="fold")  # a long name takes more lines, and loses nothing
+    table.add_column("feature", overflow="fold")  # a long name takes more lines, losing nothing
     for heading in ("coef", "inclusion", "", "least squares"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for row in zip(names, coef, np.asarray(result.inclusion), np.asarray(result.support), least_squares, strict=True):
-        name, c, inclusion, kept, ls = row
+    inclusion, support = np.asarray(result.inclusion), np.asarray(result.support)
+    for j, name in enumerate(names):
         table.add_row(
             text(_shown(name)),
-            effect(c),
-            _rate(inclusion),
-            "kept" if kept else "pruned",
-            effect(ls),
-            style=None if kept else "dim",
+            format_coef(coef[j]),
+            _rate(inclusion[j]),
+            "kept" if support[j] else "pruned",
+            format_ls(least_squares[j]),
+            style=None if support[j] else "dim",
         )
 
+    # Below the table, where a reader who wonders about the coefficients looks.
     notes = [
-        "Features and target centred, each feature scaled to unit standard deviation; a coefficient is the change "
-        "of the target, in its own unit, per standard deviation of the feature. Computed in float64."
+        "Features and target centred, each feature scaled to unit standard deviation: coefficients "
+        "are in units of the target per standard deviation of the feature. Computed in float64."
     ]
     if data.constant.any():
-        names_constant = _listed([n for n, constant in zip(names, data.constant, strict=True) if constant])
-        notes.append(f"Constant, so without any effect: {names_constant}.")
+        constant = _listed(names[int(j)] for j in np.flatnonzero(data.constant))
+        notes.append(f"Constant, so without any effect: {constant}.")
     if rank < np.count_nonzero(~data.constant):
-        notes.append("The least-squares estimate is not unique for these data; the one of least norm is shown.")
+        notes.append("Least squares is not unique on these data; the one of least norm is shown.")
 
     figures = Table.grid(padding=(0, 2))
     precision = float(result.noise_precision)
-    deviation = 1 / math.sqrt(precision) if precision > 0 else math.inf
+    deviation = math.inf if precision == 0 else 1 / math.sqrt(precision)
     for label, figure in (
-        ("kept", f"{int(np.count_nonzero(result.support))} of {len(names)} features"),
+        ("kept", f"{np.count_nonzero(support)} of {_count(names)}"),
         ("noise standard deviation", f"{deviation:.6g}"),
         ("noise precision", f"{precision:.6g}"),
-        ("bound", f"{float(result.bound):.10g}"),
+        ("bound", f"{float(result.bound):.8g}"),
         ("steps", f"{int(result.num_steps)}"),
-        ("status", _verdict(result)),
+        ("status", bmjax.Status(int(result.status)).message),
     ):
         figures.add_row(label, text(figure))
-    return Group(text(title), *map(text, notes), table, figures)
-
-
-def _verdict(result: Any) -> str:
-    message = bmjax.Status(int(result.status)).message
-    return message if bool(result.converged) else f"NOT CONVERGED. {message}"
+    return Group(text(title), table, *map(text, notes), figures)
 
 
 def _fixed(values: ArrayLike) -> Callable[[float], str]:
-    """Returns a format common to a column of figures: five digits for the largest, so that sizes compare at a glance."""
+    """Returns one format for a column of figures, with five digits for the largest.
+
+    With the same decimals in each row, sizes compare at a glance; zero without decimals is exact.
+    """
     largest = np.abs(np.asarray(values, dtype=np.float64)).max(initial=0.0)
-    if not 1e-3 <= largest < 1e7:
-        return lambda value: f"{value:.4e}" if value else "0"
-    decimals = max(0, 4 - math.floor(math.log10(largest)))
-    return lambda value: f"{value:.{decimals}f}" if value else "0"  # "0" is exact, "0.000" is rounded
+    if 1e-3 <= largest < 1e7:
+        form = f"z.{max(0, 4 - math.floor(math.log10(largest)))}f"
+    else:
+        form = ".4e"
+    return lambda value: format(value, form) if value else "0"
 
 
 def _rate(value: float) -> str:
     return "0" if value == 0 else "<0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} feature{'s' if len(names) > 1 else ''}"
 
 
 def _shown(name: str) -> str:

@@ -9,7 +9,7 @@ from bmjax import _loop, _stopping, _validate
 from bmjax._bound import lower_bound
 from bmjax._initial import initialise
 from bmjax._result import History, Result
-from bmjax._solvers import EG, EM, Solver
+from bmjax._solvers import EM, Solver
 from bmjax._steps import noise_floor
 from bmjax._types import Problem, State, Status
 
@@ -67,7 +67,7 @@ def fit(
     k, dtype = X.shape[1], X.dtype
     if solver is None:
         solver = EM()
-    if not isinstance(solver, EM | EG):
+    if isinstance(solver, type) or not isinstance(solver, Solver):
         raise TypeError(f"solver is {solver!r}; give bmjax.EM(), bmjax.EG() or bmjax.Hybrid().")
     if noise_precision is not None:
         noise_precision = _validate.number(
@@ -84,9 +84,7 @@ def fit(
         noise_precision,
         initial_weights,
         _validate.rates("initial_inclusion", initial_inclusion, k, dtype),
-        _validate.number(
-            "prune_threshold", prune_threshold, dtype, low=0, high=1, open_low=False
-        ),
+        _validate.number("prune_threshold", prune_threshold, dtype, low=0, high=1, open_low=False),
         _validate.number("tolerance", tolerance, dtype, low=0, open_low=False),
         jnp.asarray(max_steps, jnp.int32),
         solver=solver,
@@ -154,7 +152,7 @@ def _verdict(state: State, converged: Array, stalled: Array, out_of_steps: Array
 
 def _report(problem: Problem, state: State, lane: _loop.Lane, course: History | None) -> Result:
     bound = lower_bound(problem, state)
-    at_floor = state.noise_precision * noise_floor(problem.y) >= 1
+    at_floor = state.noise_precision * noise_floor(problem.y) > 0.99  # one, but for rounding
     learned = problem.noise_precision is None
     exact = (lane.status == Status.CONVERGED) & at_floor & jnp.any(state.active) & learned
     status = jnp.where(exact, Status.EXACT_FIT, lane.status).astype(jnp.int32)

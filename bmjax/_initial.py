@@ -69,8 +69,8 @@ def _evidence_ridge(
     eigenvalues = jnp.maximum(eigenvalues, 0)
     rotated = vectors.T @ y
     ratios = jnp.logspace(-3, 3, 61, dtype=X.dtype)
-    spread = 1 + ratios[:, None] * eigenvalues
-    variances = jnp.maximum(jnp.mean(rotated**2 / spread, axis=1), noise_floor(y))
+    spread = 1 + ratios[:, None] * eigenvalues[None, :]
+    variances = jnp.maximum(jnp.mean(rotated[None, :] ** 2 / spread, axis=1), noise_floor(y))
     evidence = -len(y) * jnp.log(variances) - jnp.sum(jnp.log(spread), axis=1)
     best = jnp.argmax(evidence)
     weights = ratios[best] * scale * (Z @ (vectors @ (rotated / spread[best])))

@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._types import Status
@@ -62,7 +64,7 @@ class Result(NamedTuple):
         """Whether the fit ended at its fixed point (`Status.CONVERGED`)."""
         return self.status == Status.CONVERGED
 
-    def predict(self, X: Float[Array, "*b m k"]) -> Float[Array, "*b m"]:
+    def predict(self, X: ArrayLike) -> jax.Array:
         """The mean of y at new samples, X @ coef.
 
         Args:

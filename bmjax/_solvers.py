@@ -1,22 +1,45 @@
 """The paper's algorithms as small immutable values: how to step, never how to loop.
 
-A solver has three methods. `init(problem, state)` gives what it carries from step to step,
-`step(problem, carry)` one iteration, `steps_taken` how many E steps that is. A carry has a
-`state`; `stalled(carry)` says that further steps will not help.
+What a solver has to offer is the protocol `Solver`; a user's own class can join in.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax import _steps
+from bmjax import _steps, _validate
 from bmjax._bound import lower_bound
 from bmjax._gradient import Parameters, paper_optimizer
 from bmjax._types import Problem, State
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """How to step. A hashable, immutable value, since it is a static argument of the compiled fit.
+
+    What `init` and `step` return is carried from step to step: a pytree of arrays that keeps its
+    structure, shapes and types, with the current `State` in a field `state`.
+    """
+
+    def init(self, problem: Problem, state: State) -> Any:
+        """The carry before the first step."""
+        ...
+
+    def step(self, problem: Problem, carry: Any) -> Any:
+        """One iteration."""
+        ...
+
+    def result(self, carry: Any) -> State:
+        """The state to report, should the fit end now."""
+        ...
+
+    def stalled(self, carry: Any) -> Bool[Array, ""]:
+        """Whether more steps are known not to help."""
+        ...
 
 
 class EMCarry(NamedTuple):
@@ -37,6 +60,10 @@ class EM:
     """
 
     sweeps: int = 1
+
+    def __post_init__(self):
+        """Refuse bad options."""
+        _validate.count("sweeps", self.sweeps, low=1)
 
     def init(self, problem: Problem, state: State) -> EMCarry:
         """The carry before the first step."""
@@ -66,7 +93,8 @@ class EGCarry(NamedTuple):
         bound: The bound there, the highest so far for this active set when safeguarded.
         optimizer: State of the optax chain.
         num_steps: Steps done.
-        rose_at: The last step at which the bound rose by more than rounding.
+        level: The bound when it was last seen to have risen by more than rounding.
+        rose_at: The step at which that was.
         best: Without a safeguard, the best state so far for this active set, and its bound.
     """
 
@@ -74,6 +102,7 @@ class EGCarry(NamedTuple):
     bound: Float[Array, ""]
     optimizer: Any
     num_steps: Int[Array, ""]
+    level: Float[Array, ""]
     rose_at: Int[Array, ""]
     best: tuple[State, Float[Array, ""]] | None
 
@@ -86,7 +115,8 @@ class EG:
     mean squared feature is large, and it can cycle for ever. So the bound is compared after each
     E step: where it fell and no feature was pruned, the step is taken back and an M step made
     from the masks before it. The learning rate is absolute, so unlike `EM` this solver is not
-    equivariant to the scale of a column.
+    equivariant to the scale of a column. A weight of the wrong sign is not turned around: its
+    inclusion falls to zero instead, so start from weights near the least-squares ones (default).
 
     Attributes:
         learning_rate: eta of equation (20): a number, an optax schedule, or None for the paper's
@@ -105,6 +135,24 @@ class EG:
     optimizer: optax.GradientTransformation | None = None
     safeguard: bool = True
     sweeps: int = 1
+
+    def __post_init__(self):
+        """Refuse bad options."""
+        _validate.count("sweeps", self.sweeps, low=1)
+        if self.cap is not None:
+            _validate.option("cap", self.cap)
+        if self.learning_rate is not None and not callable(self.learning_rate):
+            _validate.option("learning_rate", self.learning_rate)
+        if self.optimizer is not None:
+            if not isinstance(self.optimizer, optax.GradientTransformation):
+                raise TypeError(
+                    f"optimizer is {self.optimizer!r}; give an optax gradient transformation."
+                )
+            if self.learning_rate is not None:
+                raise ValueError(
+                    "both learning_rate and optimizer are given; the optimizer stands in the "
+                    "place of the learning rate, so give it its own."
+                )
 
     def _chain(self, problem: Problem) -> optax.GradientTransformation:
         rate = self.learning_rate
@@ -129,6 +177,7 @@ class EG:
             bound=bound,
             optimizer=self._chain(problem).init(Parameters(state.weights, state.inclusion)),
             num_steps=zero,
+            level=bound,
             rose_at=zero,
             best=None if self.safeguard else (state, bound),
         )
@@ -159,15 +208,15 @@ class EG:
             accepted = m_turn | pruned | (bound >= carry.bound - slack)
             after = _select(accepted, after, by_m)
             bound = jnp.where(accepted, bound, carry.bound)
-            rose = pruned | (bound > carry.bound + slack)
         else:
-            rose = pruned | (bound > best[1] + slack)
             best = _select(pruned | (bound >= best[1]), (after, bound), best)
+        rose = pruned | (bound > carry.level + slack)
         return EGCarry(
             state=after,
             bound=jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)),
             optimizer=_select(m_turn, carry.optimizer, optimizer),
             num_steps=num_steps,
+            level=jnp.where(rose, bound, carry.level),
             rose_at=jnp.where(rose, num_steps, carry.rose_at),
             best=best,
         )
@@ -177,9 +226,9 @@ class EG:
         return carry.state if carry.best is None else carry.best[0]
 
     def stalled(self, carry: EGCarry) -> Bool[Array, ""]:
-        """Whether the bound has not risen for 100 steps and a third of all steps."""
+        """Whether the bound has not risen for 200 steps and a third of all steps."""
         idle = carry.num_steps - carry.rose_at
-        return (idle > 100) & (3 * idle > carry.num_steps)
+        return (idle > 200) & (3 * idle > carry.num_steps)
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
         return _steps.prune(problem, _steps.e_step(problem, state, self.sweeps))
@@ -195,11 +244,13 @@ class Hybrid(EG):
 
     switch: int = 500
 
+    def __post_init__(self):
+        """Refuse bad options."""
+        super().__post_init__()
+        _validate.count("switch", self.switch, low=0)
+
     def _takes_m_step(self, carry: EGCarry) -> Bool[Array, ""]:
         return carry.num_steps < self.switch
-
-
-Solver = EM | EG
 
 
 def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:

@@ -148,9 +148,7 @@ def moments(problem: Problem, state: State) -> Moments:
 def maximise(problem: Problem, state: State, moments: Moments) -> State:
     """The M step from moments already at hand."""
     weights = solve_normal_equations(moments.omega, moments.cross, state.active)
-    log_odds = jnp.where(
-        state.active, jnp.log(moments.kept) - jnp.log(moments.left_out), -jnp.inf
-    )
+    log_odds = jnp.where(state.active, _log_odds(moments.kept, moments.left_out), -jnp.inf)
     state = state._replace(weights=weights, log_odds=log_odds)
     return _with_noise_precision(problem, state)
 
@@ -182,7 +180,7 @@ def ascend(
     assert isinstance(updates, Parameters)
     moved = moves & (updates.inclusion != 0)
     pi = jnp.clip(pi + updates.inclusion, 0, 1)
-    log_odds = jnp.where(moved, jnp.log(pi) - jnp.log1p(-pi), state.log_odds)
+    log_odds = jnp.where(moved, _log_odds(pi, 1 - pi), state.log_odds)
     weights = jnp.where(state.active, weights + updates.weights, 0)
     state = state._replace(weights=weights, log_odds=log_odds)
     return _with_noise_precision(problem, state), optimizer_state
@@ -216,6 +214,14 @@ def noise_floor(y: Float[Array, " n"]) -> Float[Array, ""]:
     """The smallest noise variance that residuals of y can show in this floating-point type."""
     info = jnp.finfo(y.dtype)
     return jnp.maximum((8 * info.eps) ** 2 * jnp.mean(y**2), 1e4 * info.tiny)
+
+
+def _log_odds(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float[Array, " k"]:
+    """log(rate / complement), infinite at the ends without infinite derivatives there."""
+    inside = (rate > 0) & (complement > 0)
+    ends = jnp.where(rate > 0, jnp.inf, -jnp.inf)
+    ratio = jnp.log(jnp.where(inside, rate, 1)) - jnp.log(jnp.where(inside, complement, 1))
+    return jnp.where(inside, ratio, ends)
 
 
 def _with_noise_precision(problem: Problem, state: State) -> State:

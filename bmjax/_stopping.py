@@ -29,6 +29,8 @@ class Monitor(NamedTuple):
     """What is remembered between checks.
 
     Attributes:
+        size: Root mean square of each feature, the unit of its weight.
+        last: Coordinates after the last step.
         oldest: Coordinates two windows before the next check.
         middle: Coordinates one window before the next check.
         window: Steps in a window.
@@ -36,6 +38,8 @@ class Monitor(NamedTuple):
         pruned_at: The last step at which a feature was pruned.
     """
 
+    size: Float[Array, " k"]
+    last: Float[Array, " d"]
     oldest: Float[Array, " d"]
     middle: Float[Array, " d"]
     window: Int[Array, ""]
@@ -43,9 +47,8 @@ class Monitor(NamedTuple):
     pruned_at: Int[Array, ""]
 
 
-def coordinates(problem: Problem, state: State) -> Float[Array, " d"]:
+def coordinates(state: State, size: Float[Array, " k"]) -> Float[Array, " d"]:
     """The (2 k + 1) unit-free coordinates of a state; zero where a feature is pruned."""
-    size = jnp.sqrt(jnp.mean(problem.X**2, axis=1))
     log_inclusion = jnp.where(state.active, jax.nn.log_sigmoid(state.log_odds), 0)
     signal = jnp.arcsinh(state.coef * size * jnp.sqrt(state.noise_precision))
     noise = 0.5 * jnp.log(state.noise_precision)
@@ -54,10 +57,11 @@ def coordinates(problem: Problem, state: State) -> Float[Array, " d"]:
 
 def start(problem: Problem, state: State) -> Monitor:
     """The monitor before the first step."""
-    here = coordinates(problem, state)
-    # `oldest` is never compared with before two windows have passed, see `pruned_at`.
+    size = jnp.sqrt(jnp.mean(problem.X**2, axis=1))
+    here = coordinates(state, size)
     zero = jnp.zeros((), jnp.int32)
-    return Monitor(here, here, window=zero + 1, next_check=zero + 1, pruned_at=zero)
+    # `oldest` is compared with only once two windows have passed, see `pruned_at`.
+    return Monitor(size, here, here, here, window=zero + 1, next_check=zero + 1, pruned_at=zero)
 
 
 def observe(
@@ -81,27 +85,28 @@ def observe(
     Returns:
         The new monitor, and whether the fit has converged.
     """
-    newest = coordinates(problem, after)
+    newest = coordinates(after, monitor.size)
     pruned = jnp.any(before.active != after.active)
     pruned_at = jnp.where(pruned, num_steps, monitor.pruned_at)
 
     due = num_steps >= monitor.next_check
     comparable = num_steps - pruned_at >= 2 * monitor.window
-    near = _within(problem, monitor, newest, after, tolerance)
+    # A cycle whose period divides the window looks like rest at its ends, hence the last step too.
+    near = jnp.all(jnp.abs(newest - monitor.last) <= tolerance)
+    near &= _within(problem, monitor, newest, after, tolerance)
     converged = (due & comparable & near) | ~jnp.any(after.active)
 
     # A check either slides by one window or, when windows have become short beside the steps
     # done, doubles them: the two just seen are then the first of the next two.
     grow = num_steps >= _WINDOW_FRACTION * monitor.window
     window = jnp.where(grow, 2 * monitor.window, monitor.window)
-    checked = Monitor(
+    waiting = monitor._replace(last=newest, pruned_at=pruned_at)
+    checked = waiting._replace(
         oldest=jnp.where(grow, monitor.oldest, monitor.middle),
         middle=newest,
         window=window,
         next_check=num_steps + window,
-        pruned_at=pruned_at,
     )
-    waiting = monitor._replace(pruned_at=pruned_at)
     monitor = jax.tree.map(lambda a, b: jnp.where(due, a, b), checked, waiting)
     return monitor, converged
 
@@ -120,13 +125,15 @@ def _within(
     # Rounding may have made the first move look larger and the second smaller than they were.
     slowing = first - second - 2 * noise
     to_go = (second + noise) * (second + noise) / jnp.where(slowing > 0, slowing, 1)
-    predicted = (slowing > 0) & (second <= tolerance) & (to_go <= tolerance)
+    predicted = (slowing > 0) & (to_go <= tolerance)
 
     # A coordinate may also stand still to rounding. For a feature that can still drift this
     # counts only if a drift of 0.01 / n a step, a fiftieth of the usual one, would have shown
     # within the window and is not lost in the rounding of a single step.
     drift = 0.01 / problem.num_samples
-    visible = (noise <= drift * monitor.window) & (jnp.finfo(newest.dtype).eps <= 10 * drift)
+    visible = (noise <= drift * monitor.window.astype(newest.dtype)) & (
+        jnp.finfo(newest.dtype).eps <= 10 * drift
+    )
     can_drift = state.active & jnp.isfinite(state.log_odds)
     everywhere = jnp.concatenate([can_drift, can_drift, jnp.any(can_drift)[None]])
     still = (second <= noise) & (visible | ~everywhere)

@@ -8,6 +8,7 @@ import numbers
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -20,25 +21,29 @@ def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit or a value is not finite.
     """
-    X, y = _real("X", X), _real("y", y)
-    if X.ndim != 2:
+    features, target = _real("X", X), _real("y", y)
+    if features.ndim != 2:
         raise ValueError(
-            f"X has shape {X.shape}, wanted (n samples, k features). For one feature use "
+            f"X has shape {features.shape}, wanted (n samples, k features). For one feature use "
             "X[:, None]; for a batch of datasets use jax.vmap."
         )
-    n, k = X.shape
-    if y.shape == (n, 1):
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise ValueError(f"y has shape {y.shape}, wanted ({n},): one target for each row of X.")
-    if len(y) != n:
-        raise ValueError(f"y has {len(y)} entries but X has {n} rows; one target for each row.")
+    n, k = features.shape
+    if target.shape == (n, 1):
+        target = target[:, 0]
+    if target.ndim != 1:
+        raise ValueError(
+            f"y has shape {target.shape}, wanted ({n},): one target for each row of X."
+        )
+    if len(target) != n:
+        raise ValueError(
+            f"y has {len(target)} entries but X has {n} rows; one target for each row."
+        )
     if n < 2:
         raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
     if k < 1:
-        raise ValueError(f"X has shape {X.shape}: no column, so there is no feature to fit.")
-    dtype = jnp.promote_types(jnp.promote_types(X.dtype, y.dtype), jnp.float32)
-    return _finite("X", X, dtype), _finite("y", y, dtype)
+        raise ValueError(f"X has shape {features.shape}: no column, so there is no feature to fit.")
+    dtype = np.promote_types(np.promote_types(features.dtype, target.dtype), np.float32)
+    return _finite("X", features, dtype), _finite("y", target, dtype)
 
 
 def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
@@ -68,7 +73,13 @@ def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
 
 
 def number(
-    name: str, value: ArrayLike, dtype: Any, *, low: float, high: float = np.inf, open_low: bool
+    name: str,
+    value: ArrayLike,
+    dtype: Any,
+    *,
+    low: float,
+    high: float = float("inf"),
+    open_low: bool,
 ) -> jax.Array:
     """A real number within its range.
 
@@ -84,9 +95,22 @@ def number(
         inside = low < array <= high if open_low else low <= array <= high
         if not bool(inside):
             above = "above" if open_low else "at least"
-            top = "" if high == np.inf else f" and at most {high:g}"
+            top = "" if high == float("inf") else f" and at most {high:g}"
             raise ValueError(f"{name} is {value}; it must be {above} {low:g}{top}.")
     return array
+
+
+def option(name: str, value: Any) -> None:
+    """Refuse a solver's option that is not a positive Python number (None is the caller's).
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not above zero and finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {value!r}; it must be a number.")
+    if not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} is {value}; it must be above 0 and finite.")
 
 
 def count(name: str, value: Any, *, low: int) -> int:

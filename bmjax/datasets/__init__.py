@@ -1,9 +1,10 @@
 """Data that travel with the package, so that it can be tried without a download.
 
-`diabetes.csv` is the diabetes study of Efron, Hastie, Johnstone and Tibshirani, "Least Angle Regression", Annals of
-Statistics 32 (2004) 407-499: ten baseline variables of 442 patients and the progression of the disease a year later. The
-figures are taken from scikit-learn's copy (`sklearn/datasets/data`, release 1.9.1; copyright the scikit-learn developers,
-BSD-3-Clause), on their raw scale, and only written anew as one plain file: nothing is centred, scaled or rounded.
+`diabetes.csv` is the diabetes study of Efron, Hastie, Johnstone and Tibshirani, "Least Angle
+Regression", Annals of Statistics 32 (2004) 407-499: ten baseline variables of 442 patients and the
+progression of their disease a year later. The figures are taken from scikit-learn's copy
+(`sklearn/datasets/data`, release 1.9.1; copyright the scikit-learn developers, BSD-3-Clause), on
+their raw scale, and only written anew as one plain file: nothing is centred, scaled or rounded.
 """
 
 from importlib import resources
@@ -18,8 +19,9 @@ def load_diabetes() -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]
     """Loads the diabetes data on their raw scale.
 
     Returns:
-        The features (442, 10), the target (442,) called "progression" in the file, and the names of the ten features:
-        age, sex, bmi, bp (mean blood pressure) and the blood serum measurements s1 to s6.
+        The features (442, 10), the target (442,), which the file calls "progression", and the
+        names of the features: age, sex, bmi, bp (mean blood pressure) and the blood serum
+        measurements s1 to s6.
     """
     with resources.files(__name__).joinpath("diabetes.csv").open(encoding="utf-8") as lines:
         *names, _ = next(lines).strip().split(",")

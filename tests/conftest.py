@@ -1,0 +1,20 @@
+"""float64 is enabled throughout; what runs in float32 gets float32 arrays and must stay there."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    return jnp.dtype(request.param)
+
+
+@pytest.fixture
+def rounding(dtype):
+    """A relative tolerance of some hundred roundings: sums of a few hundred terms."""
+    return 500 * float(jnp.finfo(dtype).eps)
