@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from bmjax._accelerated import Accelerated as Accelerated
 from bmjax._bound import lower_bound as lower_bound
 from bmjax._fit import fit as fit
 from bmjax._initial import initialise as initialise

@@ -29,14 +29,19 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
         The bound, in nats. Differentiable in the data and in every field of the state; at a mask
         of exactly zero or one the slope of the entropy is taken as zero.
     """
+    active = state.active
+    mask = jnp.where(active[:, None], state.mask_mean, 0)
+    effects = problem.X * jnp.where(active, state.weights, 0)[:, None]
+    residual = problem.y - jnp.sum(mask * effects, axis=0)
+    sum_squares = jnp.sum(residual**2) + jnp.sum((mask - mask**2) * effects**2)
+    return bound_given(problem, state, sum_squares)
+
+
+def bound_given(problem: Problem, state: State, sum_squares: Float[Array, ""]) -> Float[Array, ""]:
+    """The bound from E||y - (X o Z) weights||^2 already at hand."""
     n = problem.num_samples
     active = state.active
     mask = jnp.where(active[:, None], state.mask_mean, 0)
-    weights = jnp.where(active, state.weights, 0)
-    effects = problem.X * weights[:, None]
-
-    residual = problem.y - jnp.sum(mask * effects, axis=0)
-    sum_squares = jnp.sum(residual**2) + jnp.sum((mask - mask**2) * effects**2)
     log_likelihood = 0.5 * n * jnp.log(state.noise_precision / (2 * jnp.pi))
     log_likelihood -= 0.5 * state.noise_precision * sum_squares
 
@@ -56,6 +61,15 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     )
 
 
+def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:
+    """How far two evaluations of the bound may differ by rounding alone.
+
+    The bound is a sum of about n k terms whose partial sums are of the order of n; XLA adds them
+    pairwise, so a few units of rounding of that size cover it.
+    """
+    return 4 * jnp.finfo(bound.dtype).eps * (problem.num_samples + jnp.abs(bound))
+
+
 def _expected_log_bernoulli(
     kept: Float[Array, " k"], left_out: Float[Array, " k"], log_odds: Float[Array, " k"]
 ) -> Float[Array, " k"]:
@@ -72,4 +86,5 @@ def _entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
     """Entropy of Bernoulli variables, with 0 log 0 = 0 in value and in gradient."""
     inside = (mask_mean > 0) & (mask_mean < 1)
     p = jnp.where(inside, mask_mean, 0.5)
-    return jnp.where(inside, -p * jnp.log(p) - (1 - p) * jnp.log1p(-p), 0)
+    # log(1 - p), not log1p(-p): as accurate where it counts, and log1p is slow in float64.
+    return jnp.where(inside, -p * jnp.log(p) - (1 - p) * jnp.log(1 - p), 0)

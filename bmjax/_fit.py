@@ -6,10 +6,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from bmjax import _loop, _stopping, _validate
+from bmjax._accelerated import Accelerated
 from bmjax._bound import lower_bound
 from bmjax._initial import initialise
 from bmjax._result import History, Result
-from bmjax._solvers import EM, Solver
+from bmjax._solvers import Solver
 from bmjax._steps import noise_floor
 from bmjax._types import Problem, State, Status
 
@@ -38,7 +39,7 @@ def fit(
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target; (n, 1) is taken as (n,).
-        solver: `EM()` (the default), `EG(...)` or `Hybrid(...)`.
+        solver: `Accelerated()` (the default), or the paper's `EM()`, `EG(...)`, `Hybrid(...)`.
         noise_precision: One over the noise variance where it is known; it is then held fixed.
         initial_weights: (k,) weights to start from, instead of least squares.
         initial_inclusion: Inclusion rate(s) to start from, in (0, 1], a number or (k,). The
@@ -49,8 +50,9 @@ def fit(
         tolerance: Predicted distance to the fixed point that counts as converged, for log
             inclusion, for coefficients relative to the larger of effect and noise, and for the
             log noise level. Free of the scale of X and y and of n.
-        max_steps: Most iterations to run.
-        history: Whether to record each step. Takes max_steps rows of memory.
+        max_steps: Most iterations (E steps) to run.
+        history: Whether to record each step of the solver: each iteration, for `Accelerated` each
+            cycle of three. Takes that many rows of memory.
 
     Returns:
         The fitted model. `status` says how it ended; a fit never raises once it has begun.
@@ -66,9 +68,12 @@ def fit(
     X, y = _validate.data(X, y)
     k, dtype = X.shape[1], X.dtype
     if solver is None:
-        solver = EM()
+        solver = Accelerated()
     if isinstance(solver, type) or not isinstance(solver, Solver):
-        raise TypeError(f"solver is {solver!r}; give bmjax.EM(), bmjax.EG() or bmjax.Hybrid().")
+        raise TypeError(
+            f"solver is {solver!r}; give bmjax.Accelerated(), bmjax.EM(), bmjax.EG() or "
+            "bmjax.Hybrid()."
+        )
     if noise_precision is not None:
         noise_precision = _validate.number(
             "noise_precision", noise_precision, dtype, low=0, open_low=True
@@ -88,7 +93,7 @@ def fit(
         _validate.number("tolerance", tolerance, dtype, low=0, open_low=False),
         jnp.asarray(max_steps, jnp.int32),
         solver=solver,
-        history_length=max_steps if history else None,
+        history_length=max_steps // solver.iterations if history else None,
     )
 
 
@@ -108,6 +113,7 @@ def _fit(
     problem = Problem(X.T, y, noise_precision, prune_threshold)
     state = initialise(problem, initial_inclusion, initial_weights)
     carry = solver.init(problem, state), _stopping.start(problem, state)
+    most = max_steps // solver.iterations  # a lane counts the solver's steps
 
     def advance(lane: _loop.Lane) -> _loop.Lane:
         before, monitor = lane.carry
@@ -116,7 +122,7 @@ def _fit(
         monitor, converged = _stopping.observe(
             problem, monitor, before.state, after.state, num_steps, tolerance
         )
-        status = _verdict(after.state, converged, solver.stalled(after), num_steps >= max_steps)
+        status = _verdict(after.state, converged, solver.stalled(after), num_steps >= most)
         return _loop.Lane((after, monitor), num_steps, status)
 
     def record(lane: _loop.Lane) -> History:
@@ -130,12 +136,13 @@ def _fit(
         )
 
     lane = _loop.launch(carry)
-    at_once = _verdict(carry[0].state, ~jnp.any(state.active), jnp.asarray(False), max_steps == 0)
+    at_once = _verdict(carry[0].state, ~jnp.any(state.active), jnp.asarray(False), most == 0)
     lane = lane._replace(status=at_once)
     if history_length is None:
         lane, course = _loop.run(advance, lane)
     else:
         lane, course = _loop.run(advance, lane, record, history_length)
+    lane = lane._replace(num_steps=lane.num_steps * solver.iterations)
     return _report(problem, solver.result(lane.carry[0]), lane, course)
 
 

@@ -11,7 +11,7 @@ from bmjax._types import Status
 
 
 class History(NamedTuple):
-    """The course of a fit, a row a step. Rows of steps that were not run hold NaN (count: -1).
+    """The course of a fit, a row a step of the solver. Rows of steps that were not run hold NaN (count: -1).
 
     Attributes:
         weights: Weights after each step.
@@ -44,7 +44,7 @@ class Result(NamedTuple):
         noise_precision: One over the noise variance (lambda), in one over squared units of y.
             Masks explain part of the noise, so it is biased upwards.
         bound: Lower bound of FIC (G), in nats, over the kept features.
-        num_steps: Iterations run.
+        num_steps: Iterations (E steps) run.
         status: How the fit ended, a code of `Status`.
         history: The course of the fit if asked for, else None.
     """

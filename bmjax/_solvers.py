@@ -4,17 +4,16 @@ What a solver has to offer is the protocol `Solver`; a user's own class can join
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _steps, _validate
-from bmjax._bound import lower_bound
+from bmjax._bound import bound_slack, lower_bound
 from bmjax._gradient import Parameters, paper_optimizer
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, select
 
 
 @runtime_checkable
@@ -22,8 +21,11 @@ class Solver(Protocol):
     """How to step. A hashable, immutable value, since it is a static argument of the compiled fit.
 
     What `init` and `step` return is carried from step to step: a pytree of arrays that keeps its
-    structure, shapes and types, with the current `State` in a field `state`.
+    structure, shapes and types, with the current `State` in a field `state`. `iterations` is how
+    many E steps one step makes; `num_steps` and `max_steps` count those.
     """
+
+    iterations: ClassVar[int]
 
     def init(self, problem: Problem, state: State) -> Any:
         """The carry before the first step."""
@@ -43,9 +45,15 @@ class Solver(Protocol):
 
 
 class EMCarry(NamedTuple):
-    """What `EM` carries: the state alone."""
+    """What `EM` carries.
+
+    Attributes:
+        state: The state.
+        residual: y - (X o M) weights there, which the M step leaves and the E step starts from.
+    """
 
     state: State
+    residual: Float[Array, " n"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class EM:
     """
 
     sweeps: int = 1
+    iterations: ClassVar[int] = 1
 
     def __post_init__(self):
         """Refuse bad options."""
@@ -67,13 +76,11 @@ class EM:
 
     def init(self, problem: Problem, state: State) -> EMCarry:
         """The carry before the first step."""
-        del problem
-        return EMCarry(state)
+        return EMCarry(state, _steps.residual(problem, state))
 
     def step(self, problem: Problem, carry: EMCarry) -> EMCarry:
         """One iteration."""
-        state = _steps.e_step(problem, carry.state, self.sweeps)
-        return EMCarry(_steps.m_step(problem, _steps.prune(problem, state)))
+        return EMCarry(*_steps.em_iteration(problem, carry.state, carry.residual, self.sweeps))
 
     def result(self, carry: EMCarry) -> State:
         """The state to report."""
@@ -135,6 +142,7 @@ class EG:
     optimizer: optax.GradientTransformation | None = None
     safeguard: bool = True
     sweeps: int = 1
+    iterations: ClassVar[int] = 1
 
     def __post_init__(self):
         """Refuse bad options."""
@@ -192,12 +200,12 @@ class EG:
         """
         before = carry.state
         moments = _steps.moments(problem, before)
-        by_m = _steps.maximise(problem, before, moments)
+        by_m, _ = _steps.maximise(problem, before, moments)
         by_g, optimizer = _steps.ascend(
             problem, before, moments, self._chain(problem), carry.optimizer
         )
         m_turn = self._takes_m_step(carry)
-        after = self._estimate_masks(problem, _select(m_turn, by_m, by_g))
+        after = self._estimate_masks(problem, select(m_turn, by_m, by_g))
         bound = lower_bound(problem, after)
 
         pruned = jnp.any(before.active != after.active)
@@ -206,15 +214,15 @@ class EG:
         best = carry.best
         if best is None:
             accepted = m_turn | pruned | (bound >= carry.bound - slack)
-            after = _select(accepted, after, by_m)
+            after = select(accepted, after, by_m)
             bound = jnp.where(accepted, bound, carry.bound)
         else:
-            best = _select(pruned | (bound >= best[1]), (after, bound), best)
+            best = select(pruned | (bound >= best[1]), (after, bound), best)
         rose = pruned | (bound > carry.level + slack)
         return EGCarry(
             state=after,
             bound=jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)),
-            optimizer=_select(m_turn, carry.optimizer, optimizer),
+            optimizer=select(m_turn, carry.optimizer, optimizer),
             num_steps=num_steps,
             level=jnp.where(rose, bound, carry.level),
             rose_at=jnp.where(rose, num_steps, carry.rose_at),
@@ -231,7 +239,9 @@ class EG:
         return (idle > 200) & (3 * idle > carry.num_steps)
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
-        return _steps.prune(problem, _steps.e_step(problem, state, self.sweeps))
+        residual = _steps.residual(problem, state)
+        state = _steps.sweep(problem, state, residual, self.sweeps, skip_pruned=True)
+        return _steps.prune(problem, state)
 
 
 @dataclass(frozen=True)
@@ -251,16 +261,3 @@ class Hybrid(EG):
 
     def _takes_m_step(self, carry: EGCarry) -> Bool[Array, ""]:
         return carry.num_steps < self.switch
-
-
-def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:
-    """How far two evaluations of the bound may differ by rounding alone.
-
-    The bound is a sum of about n k terms whose partial sums are of the order of n; XLA adds them
-    pairwise, so a few units of rounding of that size cover it.
-    """
-    return 4 * jnp.finfo(bound.dtype).eps * (problem.num_samples + jnp.abs(bound))
-
-
-def _select(choice: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)

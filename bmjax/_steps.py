@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from bmjax._gradient import Parameters
 from bmjax._types import Problem, State
@@ -31,15 +31,38 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
     Returns:
         The state with new mask means.
     """
-    n = problem.num_samples
+    return sweep(problem, state, residual(problem, state), sweeps)
+
+
+def sweep(
+    problem: Problem,
+    state: State,
+    residual: Float[Array, " n"],
+    sweeps: int,
+    skip_pruned: bool = False,
+) -> State:
+    """The E step from a residual already at hand.
+
+    With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
+    after them. Such a loop has no reverse-mode derivative, so the steps alone do without.
+    """
+    k, n = problem.X.shape
     # -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
     live = state.active & (state.log_odds > -jnp.inf)
     log_odds = jnp.where(live, state.log_odds, 0)
     offset = jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
     weights = jnp.where(state.active, state.weights, 0)
+    features, count = jnp.arange(k, dtype=jnp.int32), k
+    mask_mean = state.mask_mean
+    if skip_pruned:
+        needed = _in_any_lane(state.active)
+        features = jnp.argsort(~needed, stable=True).astype(jnp.int32)
+        count = jnp.sum(needed, dtype=jnp.int32)
+        mask_mean = jnp.where(state.active[:, None], mask_mean, 0)
 
-    def visit(feature, carry):
+    def visit(position, carry):
         mask_mean, residual = carry
+        feature = features[position]
         # Reading and writing one row by dynamic slices keeps the update in place: other forms
         # make XLA on CPU copy the whole array for every feature.
         effect = lax.dynamic_index_in_dim(problem.X, feature, keepdims=False) * weights[feature]
@@ -51,10 +74,22 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
         mask_mean = lax.dynamic_update_index_in_dim(mask_mean, new, feature, 0)
         return mask_mean, without - new * effect
 
-    carry = state.mask_mean, _residual(problem, state.mask_mean, weights)
+    carry = mask_mean, residual
     for _ in range(sweeps):
-        carry = lax.fori_loop(0, problem.X.shape[0], visit, carry)
+        carry = lax.fori_loop(0, count, visit, carry)
     return state._replace(mask_mean=carry[0])
+
+
+@jax.custom_batching.custom_vmap
+def _in_any_lane(active: Bool[Array, " k"]) -> Bool[Array, " k"]:
+    """The features to visit: under `vmap` one list for all lanes, so that the loop stays a loop."""
+    return active
+
+
+@_in_any_lane.def_vmap
+def _(axis_size, in_batched, active):
+    del axis_size
+    return (_in_any_lane(jnp.any(active, axis=0) if in_batched[0] else active), False)
 
 
 def prune(problem: Problem, state: State) -> State:
@@ -89,7 +124,7 @@ def m_step(problem: Problem, state: State) -> State:
     Returns:
         The state with new weights, log-odds and noise precision.
     """
-    return maximise(problem, state, moments(problem, state))
+    return maximise(problem, state, moments(problem, state))[0]
 
 
 def g_step(
@@ -121,14 +156,18 @@ class Moments(NamedTuple):
     """Expectations over the masks that the M step and the G step need, never a (n, k, k) table.
 
     Attributes:
+        masked: X o M.
         omega: sum_n (x_n x_n') o E[z_n z_n'], zero where a feature is pruned.
         cross: (X o M)'y.
+        variance: sum_n x_nk^2 Var[z_nk], the part of omega's diagonal beyond (X o M)'(X o M).
         kept: Mean mask of each feature.
         left_out: One minus that, summed apart to be exact near one.
     """
 
+    masked: Float[Array, "k n"]
     omega: Float[Array, "k k"]
     cross: Float[Array, " k"]
+    variance: Float[Array, " k"]
     kept: Float[Array, " k"]
     left_out: Float[Array, " k"]
 
@@ -138,19 +177,29 @@ def moments(problem: Problem, state: State) -> Moments:
     masked = problem.X * state.mask_mean
     variance = jnp.sum(problem.X**2 * (state.mask_mean - state.mask_mean**2), axis=1)
     return Moments(
+        masked=masked,
         omega=masked @ masked.T + jnp.diag(variance),
         cross=masked @ problem.y,
+        variance=variance,
         kept=jnp.mean(state.mask_mean, axis=1),
         left_out=jnp.mean(1 - state.mask_mean, axis=1),
     )
 
 
-def maximise(problem: Problem, state: State, moments: Moments) -> State:
-    """The M step from moments already at hand."""
+def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, Float[Array, " n"]]:
+    """The M step from moments already at hand, and the residual y - (X o M) weights it leaves."""
     weights = solve_normal_equations(moments.omega, moments.cross, state.active)
     log_odds = jnp.where(state.active, _log_odds(moments.kept, moments.left_out), -jnp.inf)
     state = state._replace(weights=weights, log_odds=log_odds)
-    return _with_noise_precision(problem, state)
+    return _with_noise_precision(problem, state, moments)
+
+
+def em_iteration(
+    problem: Problem, state: State, residual: Float[Array, " n"], sweeps: int
+) -> tuple[State, Float[Array, " n"]]:
+    """E step, pruning and M step, the residual handed on from one iteration to the next."""
+    state = prune(problem, sweep(problem, state, residual, sweeps, skip_pruned=True))
+    return maximise(problem, state, moments(problem, state))
 
 
 def ascend(
@@ -183,7 +232,7 @@ def ascend(
     log_odds = jnp.where(moved, _log_odds(pi, 1 - pi), state.log_odds)
     weights = jnp.where(state.active, weights + updates.weights, 0)
     state = state._replace(weights=weights, log_odds=log_odds)
-    return _with_noise_precision(problem, state), optimizer_state
+    return _with_noise_precision(problem, state, moments)[0], optimizer_state
 
 
 def solve_normal_equations(
@@ -224,22 +273,31 @@ def _log_odds(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float
     return jnp.where(inside, ratio, ends)
 
 
-def _with_noise_precision(problem: Problem, state: State) -> State:
+def _with_noise_precision(
+    problem: Problem, state: State, moments: Moments
+) -> tuple[State, Float[Array, " n"]]:
     """Equation (13) at the state's masks and weights, by residuals and not by their expansion.
 
     The paper's expanded form cancels: at a noise variance of eps times that of y nothing of it
     is left.
     """
+    left = problem.y - state.weights @ moments.masked
     if problem.noise_precision is not None:
-        return state._replace(noise_precision=problem.noise_precision)
+        return state._replace(noise_precision=problem.noise_precision), left
+    variance = (jnp.sum(left**2) + state.weights**2 @ moments.variance) / problem.num_samples
+    precision = 1 / jnp.maximum(variance, noise_floor(problem.y))
+    return state._replace(noise_precision=precision), left
+
+
+def residual(problem: Problem, state: State) -> Float[Array, " n"]:
+    """What the expected masks leave of y, y - (X o M) weights."""
+    return problem.y - jnp.sum(problem.X * state.mask_mean * state.weights[:, None], axis=0)
+
+
+def expected_sum_squares(
+    problem: Problem, state: State, residual: Float[Array, " n"]
+) -> Float[Array, ""]:
+    """E||y - (X o Z) weights||^2 at a state and its residual."""
     effects = problem.X * state.weights[:, None]
-    residual = _residual(problem, state.mask_mean, state.weights)
     spread = jnp.sum((state.mask_mean - state.mask_mean**2) * effects**2)
-    variance = (jnp.sum(residual**2) + spread) / problem.num_samples
-    return state._replace(noise_precision=1 / jnp.maximum(variance, noise_floor(problem.y)))
-
-
-def _residual(
-    problem: Problem, mask_mean: Float[Array, "k n"], weights: Float[Array, " k"]
-) -> Float[Array, " n"]:
-    return problem.y - jnp.sum(problem.X * mask_mean * weights[:, None], axis=0)
+    return jnp.sum(residual**2) + spread

@@ -21,11 +21,13 @@ feature after another.
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+T = TypeVar("T")
 
 
 class Problem(NamedTuple):
@@ -81,6 +83,11 @@ class State(NamedTuple):
             & jnp.isfinite(self.noise_precision)
             & ~jnp.isnan(self.log_odds).any()
         )
+
+
+def select(choice: Bool[Array, ""], yes: T, no: T) -> T:
+    """One of two pytrees of arrays, by a traced choice."""
+    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)
 
 
 class Status(IntEnum):

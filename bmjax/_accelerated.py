@@ -1,0 +1,142 @@
+"""The default solver: EM with a safeguarded extrapolation of each inclusion rate.
+
+EM moves the log-odds of an idle feature by about 1 / (2 n) a step on its way to being pruned, and
+those of a weak one as slowly to where it stays. Both are sequences that can be extrapolated, each
+feature by itself: if two successive moves are r1 and r2, a sequence that converges linearly has
+r2 rho / (1 - rho) to go, rho = r2 / r1 (Aitken's delta-squared), and one with rho >= 1 a long way.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax import _steps, _validate
+from bmjax._bound import bound_given, bound_slack
+from bmjax._types import Problem, State, select
+
+
+class AcceleratedCarry(NamedTuple):
+    """What `Accelerated` carries.
+
+    Attributes:
+        state: The state, always the outcome of an EM iteration.
+        residual: y - (X o M) weights there.
+        bound: The bound when an extrapolation was last kept; the state's is not below it.
+        trust: Largest extrapolation, as a multiple of the last EM move.
+        num_cycles: Cycles done.
+        level: The bound when it was last seen to have risen by more than rounding.
+        rose_at: The cycle at which that was.
+    """
+
+    state: State
+    residual: Float[Array, " n"]
+    bound: Float[Array, ""]
+    trust: Float[Array, ""]
+    num_cycles: Int[Array, ""]
+    level: Float[Array, ""]
+    rose_at: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """EM with extrapolated inclusion rates. One step is a cycle of three EM iterations.
+
+    Two EM iterations measure how each log-odds moves; the extrapolated rates are then given to a
+    third, which re-estimates masks and weights. Its outcome is kept if the bound has not fallen
+    below that of the last one kept, or if a feature was pruned; else the second iteration's is.
+    So the bound never falls from cycle to cycle while the active set stands. The trust in the
+    extrapolation grows when it is kept and shrinks when not. Free of the units of every column.
+
+    Attributes:
+        max_move: Longest extrapolation of a log-odds, in nats.
+        trust: Largest extrapolation at the start, as a multiple of the last move.
+        grow: Factor on the trust after an extrapolation that was kept.
+        shrink: Divisor of the trust after one that was not.
+        sweeps: Coordinate sweeps in each E step.
+    """
+
+    max_move: float = 6.0
+    trust: float = 1000.0
+    grow: float = 4.0
+    shrink: float = 30.0
+    sweeps: int = 1
+    iterations: ClassVar[int] = 3
+
+    def __post_init__(self):
+        """Refuse bad options."""
+        _validate.count("sweeps", self.sweeps, low=1)
+        for name in ("max_move", "trust", "grow", "shrink"):
+            _validate.option(name, getattr(self, name))
+
+    def init(self, problem: Problem, state: State) -> AcceleratedCarry:
+        """The carry before the first step."""
+        dtype = problem.y.dtype
+        lowest = jnp.asarray(-jnp.inf, dtype)
+        zero = jnp.zeros((), jnp.int32)
+        return AcceleratedCarry(
+            state=state,
+            residual=_steps.residual(problem, state),
+            bound=lowest,
+            trust=jnp.asarray(self.trust, dtype),
+            num_cycles=zero,
+            level=lowest,
+            rose_at=zero,
+        )
+
+    def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
+        """One cycle."""
+        start = carry.state
+        first, residual = _steps.em_iteration(problem, start, carry.residual, self.sweeps)
+        second, residual = _steps.em_iteration(problem, first, residual, self.sweeps)
+        # Weights stay, so the residual does too.
+        beyond = second._replace(log_odds=self._extrapolate(start, first, second, carry.trust))
+        third, third_residual = _steps.em_iteration(problem, beyond, residual, self.sweeps)
+
+        left = _steps.expected_sum_squares(problem, third, third_residual)
+        bound = bound_given(problem, third, left)
+        slack = bound_slack(problem, bound)
+        pruned = jnp.any(start.active != third.active)
+        kept = pruned | (bound >= carry.bound - slack)
+        trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
+        rose = kept & (pruned | (bound > carry.level + slack))
+        num_cycles = carry.num_cycles + 1
+        state, residual = select(kept, (third, third_residual), (second, residual))
+        return AcceleratedCarry(
+            state=state,
+            residual=residual,
+            bound=jnp.where(
+                kept, jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)), carry.bound
+            ),
+            trust=jnp.clip(trust, 1, 1e6),
+            num_cycles=num_cycles,
+            level=jnp.where(rose, bound, carry.level),
+            rose_at=jnp.where(rose, num_cycles, carry.rose_at),
+        )
+
+    def result(self, carry: AcceleratedCarry) -> State:
+        """The state to report."""
+        return carry.state
+
+    def stalled(self, carry: AcceleratedCarry) -> Bool[Array, ""]:
+        """Whether the bound has not risen for 200 cycles and a third of all cycles."""
+        idle = carry.num_cycles - carry.rose_at
+        return (idle > 200) & (3 * idle > carry.num_cycles)
+
+    def _extrapolate(
+        self, start: State, first: State, second: State, trust: Float[Array, ""]
+    ) -> Float[Array, " k"]:
+        """Log-odds moved on along their course; rates of exactly zero or one stand still."""
+        inside = second.active
+        for state in (start, first, second):
+            inside &= jnp.isfinite(state.log_odds)
+        l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (start, first, second))
+        r1, r2 = l1 - l0, l2 - l1
+        moving = inside & (r1 != 0)
+        rho = r2 / jnp.where(moving, r1, 1)
+        slowing = rho < 1
+        factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)
+        factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)
+        move = jnp.where(moving, jnp.clip(r2 * factor, -self.max_move, self.max_move), 0)
+        return jnp.where(inside, l2 + move, second.log_odds)

@@ -1,0 +1,85 @@
+"""What a baseline returns."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax._types import Status
+
+
+class CrossValidation(NamedTuple):
+    """The course of a cross-validation.
+
+    Attributes:
+        alphas: The grid, from the largest to the smallest.
+        errors: Mean squared error on each held-out fold.
+    """
+
+    alphas: Float[Array, "*b a"]
+    errors: Float[Array, "*b a folds"]
+
+
+class Estimate(NamedTuple):
+    """A fitted linear model. Under `vmap` every field has the batch axes in front.
+
+    Attributes:
+        coef: Effect of each feature, exactly zero where it is not selected.
+        support: The features selected.
+        noise_precision: One over the noise variance: as given, or else the unbiased estimate
+            (n - selected) / ||y - X coef||^2.
+        objective: What the estimator minimises, at the estimate.
+        num_steps: Iterations run; each estimator says what it counts.
+        status: How the fit ended, a code of `bmjax.Status`.
+        alpha: Regularisation constant of the Lasso, in the paper's objective, else None.
+        cross_validation: How it was chosen, of `lasso_cv`, else None.
+    """
+
+    coef: Float[Array, "*b k"]
+    support: Bool[Array, "*b k"]
+    noise_precision: Float[Array, "*b"]
+    objective: Float[Array, "*b"]
+    num_steps: Int[Array, "*b"]
+    status: Int[Array, "*b"]
+    alpha: Float[Array, "*b"] | None = None
+    cross_validation: CrossValidation | None = None
+
+    @property
+    def converged(self) -> Bool[Array, "*b"]:
+        """Whether the fit ended at its optimum (`Status.CONVERGED`)."""
+        return self.status == Status.CONVERGED
+
+    def predict(self, X: ArrayLike) -> jax.Array:
+        """The mean of y at new samples, X @ coef.
+
+        Args:
+            X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them.
+
+        Returns:
+            (m,) predictions, or (b, m).
+
+        Raises:
+            ValueError: If X has not as many columns as there are coefficients.
+        """
+        X = jnp.asarray(X)
+        if X.ndim < 2 or X.shape[-1] != self.coef.shape[-1]:
+            raise ValueError(
+                f"X has shape {X.shape}; predict needs samples in rows and the "
+                f"{self.coef.shape[-1]} features of the fit in columns."
+            )
+        return jnp.einsum("...nk,...k->...n", X, self.coef)
+
+
+def verdict(
+    coef: Float[Array, " k"],
+    objective: Float[Array, ""],
+    converged: Bool[Array, ""],
+    exact: Bool[Array, ""] | bool = False,
+) -> Int[Array, ""]:
+    """The status of a finished fit, the gravest first."""
+    status = jnp.where(converged, Status.CONVERGED, Status.MAX_STEPS)
+    status = jnp.where(converged & exact, Status.EXACT_FIT, status)
+    finite = jnp.isfinite(coef).all() & jnp.isfinite(objective)
+    return jnp.where(finite, status, Status.NON_FINITE).astype(jnp.int32)

@@ -1,0 +1,51 @@
+"""Least squares: no sparsity, no shrinkage."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from bmjax import _validate
+from bmjax._steps import solve_normal_equations
+from bmjax.baselines._estimate import Estimate, verdict
+from bmjax.baselines._moments import smallest_square, unbiased_precision
+
+
+def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
+    """Minimise ||y - X coef||^2, equation (2) of the paper, by the normal equations.
+
+    Where n <= k the smallest of the exact solutions. Every feature but an all-zero one is in the
+    support.
+
+    Args:
+        X: (n, k) features, samples in rows.
+        y: (n,) target.
+
+    Returns:
+        The estimate; `objective` is ||y - X coef||^2, and `num_steps` 0. A residual that is only
+        rounding has the status `EXACT_FIT`.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    return _least_squares(*_validate.data(X, y))
+
+
+@jax.jit
+def _least_squares(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Estimate:
+    n, k = X.shape
+    if n > k:
+        coef = solve_normal_equations(X.T @ X, X.T @ y, jnp.ones(k, bool))
+    else:
+        coef = X.T @ solve_normal_equations(X @ X.T, y, jnp.ones(n, bool))
+    support = jnp.any(X != 0, axis=0)
+    square = jnp.sum((y - X @ coef) ** 2)
+    return Estimate(
+        coef=coef,
+        support=support,
+        noise_precision=unbiased_precision(square, n, jnp.sum(support, dtype=jnp.int32), y),
+        objective=square,
+        num_steps=jnp.zeros((), jnp.int32),
+        status=verdict(coef, square, jnp.asarray(True), square <= smallest_square(y)),
+    )

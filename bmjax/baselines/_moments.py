@@ -1,0 +1,88 @@
+"""A dataset as the sums that squared error depends on, so that a step costs k^2 and not n k.
+
+||y - X b||^2 from X'X, X'y and y'y alone cancels: where the residual is a thousandth of y, a
+float32 has nothing left of it. The sums here are taken around an anchor close to the answer (least
+squares), so that every quantity is as small as it is meant to be.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bmjax._steps import solve_normal_equations
+
+
+class Moments(NamedTuple):
+    """Weighted sums over samples, for squared errors around an anchor.
+
+    Attributes:
+        gram: X'X.
+        anchor: The coefficients that the others are sums around.
+        slope: X'(y - X anchor).
+        square: ||y - X anchor||^2.
+        count: Number of samples.
+    """
+
+    gram: Float[Array, "k k"]
+    anchor: Float[Array, " k"]
+    slope: Float[Array, " k"]
+    square: Float[Array, ""]
+    count: Float[Array, ""]
+
+
+def moments(
+    X: Float[Array, "n k"],
+    y: Float[Array, " n"],
+    anchor: Float[Array, " k"],
+    row_weights: Float[Array, " n"] | None = None,
+) -> Moments:
+    """The sums of a dataset, or of the rows that the weights (0 or 1) let in."""
+    weights = jnp.ones_like(y) if row_weights is None else row_weights
+    residual = (y - X @ anchor) * weights
+    weighted = X if row_weights is None else X * weights[:, None]
+    return Moments(
+        gram=weighted.T @ X,
+        anchor=anchor,
+        slope=X.T @ residual,
+        square=jnp.sum(residual**2),
+        count=jnp.sum(weights),
+    )
+
+
+def anchored(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Moments:
+    """The sums of a dataset around least squares, or around zero where n <= k.
+
+    With n <= k least squares is far from any sparse answer, so it would be no help.
+    """
+    n, k = X.shape
+    zero = jnp.zeros(k, X.dtype)
+    if n <= k:
+        return moments(X, y, zero)
+    anchor = solve_normal_equations(X.T @ X, X.T @ y, jnp.ones(k, bool))
+    return moments(X, y, anchor)
+
+
+def residual_slope(m: Moments, coef: Float[Array, " k"]) -> Float[Array, " k"]:
+    """X'(y - X coef)."""
+    return m.slope - m.gram @ (coef - m.anchor)
+
+
+def residual_square(m: Moments, coef: Float[Array, " k"]) -> Float[Array, ""]:
+    """||y - X coef||^2."""
+    away = coef - m.anchor
+    return jnp.maximum(m.square - 2 * (away @ m.slope) + away @ (m.gram @ away), 0)
+
+
+def smallest_square(y: Float[Array, " n"]) -> Float[Array, ""]:
+    """Below this a sum of squared residuals of y is rounding, and the fit counts as exact."""
+    info = jnp.finfo(y.dtype)
+    return jnp.maximum((8 * info.eps) ** 2 * jnp.sum(y**2), 1e4 * len(y) * info.tiny)
+
+
+def unbiased_precision(
+    square: Float[Array, ""], count: int, selected: Array, y: Float[Array, " n"]
+) -> Float[Array, ""]:
+    """(n - selected) / ||residual||^2, capped where the residual is rounding."""
+    freedom = jnp.maximum(count - selected, 1).astype(square.dtype)
+    return freedom / jnp.maximum(square, smallest_square(y))

@@ -1,0 +1,198 @@
+"""The exact one-feature estimators, and the bias of the FAB estimator for any number of features.
+
+With one feature every estimator of the paper has a closed form (sections 3.1 and 4.3), which shows
+how it shrinks: the Lasso by a constant, ARD by less the larger the effect, FAB not at all. They
+serve here as oracles of the general solvers and as the curves of the paper's figure 1.
+
+All are pure functions, in the floating-point type of their input; use `jax.vmap` for many.
+"""
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from bmjax import _validate
+from bmjax._steps import solve_normal_equations
+
+
+def least_squares(x: ArrayLike, y: ArrayLike) -> Float[Array, ""]:
+    """Least squares, x'y / x'x: equation (2) of the paper with one feature; 0 where x is all zero.
+
+    Args:
+        x: (n,) the feature.
+        y: (n,) the target.
+
+    Returns:
+        The estimated effect.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    x, y = _one_feature(x, y)
+    return _ratio(x @ y, x @ x)
+
+
+def lasso(
+    x: ArrayLike, y: ArrayLike, alpha: ArrayLike, noise_precision: ArrayLike = 1.0
+) -> Float[Array, ""]:
+    """The Lasso: least squares moved towards zero by alpha / (noise_precision * x'x).
+
+    The minimum of noise_precision / 2 ||y - x b||^2 + alpha |b|, equation (3). The paper's
+    closed form (`lasso-1d`) moves by twice that, and its text by alpha / x'x: both errata.
+
+    Args:
+        x: (n,) the feature.
+        y: (n,) the target.
+        alpha: Regularisation constant, at least 0.
+        noise_precision: One over the noise variance.
+
+    Returns:
+        The estimated effect, exactly zero below the threshold.
+
+    Raises:
+        TypeError: If an argument is not real.
+        ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
+    """
+    x, y = _one_feature(x, y)
+    alpha = _validate.number("alpha", alpha, x.dtype, low=0, open_low=False)
+    precision = _validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
+    return _shrink(_ratio(x @ y, x @ x), _ratio(alpha, precision * (x @ x)))
+
+
+def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, ""]:
+    """ARD: least squares moved towards zero by 1 / (noise_precision * |x'y|).
+
+    Equation `ard-1d` of the paper, derived in its appendix A: the posterior mean under the prior
+    variance of highest marginal likelihood.
+
+    Args:
+        x: (n,) the feature.
+        y: (n,) the target.
+        noise_precision: One over the noise variance.
+
+    Returns:
+        The estimated effect, exactly zero below the threshold.
+
+    Raises:
+        TypeError: If an argument is not real.
+        ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
+    """
+    x, y = _one_feature(x, y)
+    precision = _validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
+    return _shrink(_ratio(x @ y, x @ x), _ratio(jnp.ones((), x.dtype), precision * jnp.abs(x @ y)))
+
+
+def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
+    """FAB: (x o mu)'y / (x o mu)'x, the weight at given mask means (section 4.3).
+
+    Unbiased whatever the mask means are, and least squares where they are all one; 0 where the
+    feature is masked in every row.
+
+    Args:
+        x: (n,) the feature.
+        y: (n,) the target.
+        mask_mean: Posterior means of the masks in [0, 1], (n,) or one number for all.
+
+    Returns:
+        The estimated weight.
+
+    Raises:
+        TypeError: If an argument is not real.
+        ValueError: If a shape does not fit, a value is not finite, or a mask mean is outside
+            [0, 1].
+    """
+    x, y = _one_feature(x, y)
+    masked = x * _masks(_validate.per_feature("mask_mean", mask_mean, len(x), x.dtype))
+    return _ratio(masked @ y, masked @ x)
+
+
+def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Float[Array, " k"]:
+    """Bias of the FAB weights over the noise at fixed mask means: Omega^-1 b, equation `fab-bias`.
+
+    b_k = (x_k o mu_k)' sum_{l != k} w_l (x_l o (1 - mu_l)): a feature takes over what others
+    would explain where they are masked and it is not. Zero with one feature or without masks.
+
+    Args:
+        X: (n, k) features.
+        mask_mean: (k, n) posterior means of the masks, feature by feature as in
+            `State.mask_mean`.
+        true_weights: (k,) the weights behind y = X @ true_weights + noise.
+
+    Returns:
+        The mean of the weights of `m_step` minus the true ones. A feature that is masked in every
+        row has weight zero there, so its bias is minus its true weight.
+
+    Raises:
+        TypeError: If an argument is not real.
+        ValueError: If a shape does not fit, a value is not finite, or a mask mean is outside
+            [0, 1].
+    """
+    features = jnp.asarray(X)
+    if features.ndim != 2 or jnp.shape(mask_mean) != features.shape[::-1]:
+        raise ValueError(
+            f"X has shape {features.shape} and mask_mean {jnp.shape(mask_mean)}; wanted (n, k) "
+            "and (k, n)."
+        )
+    features, _ = _validate.data(X, np.zeros(len(features), features.dtype))
+    n, k = features.shape
+    dtype = features.dtype
+    flat = _validate.per_feature("mask_mean", jnp.ravel(jnp.asarray(mask_mean)), n * k, dtype)
+    return _fab_bias(
+        features.T,
+        _masks(flat).reshape(k, n),
+        _validate.per_feature("true_weights", true_weights, k, dtype),
+    )
+
+
+@jax.jit
+def _fab_bias(
+    X: Float[Array, "k n"], mask_mean: Float[Array, "k n"], true_weights: Float[Array, " k"]
+) -> Float[Array, " k"]:
+    masked = X * mask_mean
+    left_out = X * (1 - mask_mean)
+    omega = masked @ masked.T + jnp.diag(jnp.sum(masked * left_out, axis=1))
+    cross = masked @ left_out.T
+    b = cross @ true_weights - jnp.diagonal(cross) * true_weights
+    seen = jnp.diagonal(omega) > 0
+    return jnp.where(seen, solve_normal_equations(omega, b, seen), -true_weights)
+
+
+def _one_feature(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """Both as (n,), of one floating-point type."""
+    x, y = (value if isinstance(value, jax.Array) else np.asarray(value) for value in (x, y))
+    if x.ndim != 1 or x.shape != y.shape or x.size == 0:
+        raise ValueError(f"x has shape {x.shape} and y {y.shape}; wanted (n,) and (n,).")
+    dtype = np.float32
+    for value in (x, y):
+        dtype = np.promote_types(dtype, value.dtype if _is_float(value) else jnp.result_type(float))
+    return (
+        _validate.per_feature("x", x, len(x), dtype),
+        _validate.per_feature("y", y, len(x), dtype),
+    )
+
+
+def _is_float(value: Array | np.ndarray) -> bool:
+    return jnp.issubdtype(value.dtype, jnp.floating)
+
+
+def _masks(mask_mean: Array) -> Array:
+    if not isinstance(mask_mean, jax.core.Tracer) and not bool(
+        ((mask_mean >= 0) & (mask_mean <= 1)).all()
+    ):
+        raise ValueError("mask_mean holds values outside [0, 1].")
+    return mask_mean
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    """A quotient that is 0 where the denominator is, in its derivatives too."""
+    nothing = denominator == 0
+    return jnp.where(nothing, 0, numerator / jnp.where(nothing, 1, denominator))
+
+
+def _shrink(estimate: Array, by: Array) -> Array:
+    """Soft thresholding: moved towards zero, and no further."""
+    return jnp.sign(estimate) * jnp.maximum(jnp.abs(estimate) - by, 0)
