@@ -3,10 +3,12 @@
 from importlib.metadata import version as _version
 
 from bmjax._accelerated import Accelerated as Accelerated
+from bmjax._batch import fit_batch as fit_batch
 from bmjax._bound import lower_bound as lower_bound
 from bmjax._fit import fit as fit
 from bmjax._initial import initialise as initialise
 from bmjax._result import History as History
+from bmjax._result import LaneSteps as LaneSteps
 from bmjax._result import Result as Result
 from bmjax._solvers import EG as EG
 from bmjax._solvers import EM as EM

@@ -13,8 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _steps, _validate
-from bmjax._bound import bound_given, bound_slack
+from bmjax._bound import bound_after_m_step, bound_slack
 from bmjax._types import Problem, State, select
+
+# Below the first the extrapolation would no longer be one; the second is beyond any use.
+_LEAST_TRUST, _MOST_TRUST = 30.0, 1e6
+# Cycles without a rise of the bound after which extrapolation pauses.
+_PATIENCE = 10
 
 
 class AcceleratedCarry(NamedTuple):
@@ -88,28 +93,31 @@ class Accelerated:
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
         """One cycle."""
         start = carry.state
-        first, residual = _steps.em_iteration(problem, start, carry.residual, self.sweeps)
-        second, residual = _steps.em_iteration(problem, first, residual, self.sweeps)
+        first, left = _steps.em_iteration(problem, start, carry.residual, self.sweeps)
+        second, left = _steps.em_iteration(problem, first, left.residual, self.sweeps)
+        # Once the bound has stopped rising, what is left to extrapolate is rounding: plain EM
+        # settles where extrapolation would only stir.
+        settling = carry.num_cycles - carry.rose_at > _PATIENCE
+        trust = jnp.where(settling, 0, carry.trust)
         # Weights stay, so the residual does too.
-        beyond = second._replace(log_odds=self._extrapolate(start, first, second, carry.trust))
-        third, third_residual = _steps.em_iteration(problem, beyond, residual, self.sweeps)
+        beyond = second._replace(log_odds=self._extrapolate(start, first, second, trust))
+        third, third_left = _steps.em_iteration(problem, beyond, left.residual, self.sweeps)
 
-        left = _steps.expected_sum_squares(problem, third, third_residual)
-        bound = bound_given(problem, third, left)
+        bound = bound_after_m_step(problem, third, third_left.sum_squares)
         slack = bound_slack(problem, bound)
         pruned = jnp.any(start.active != third.active)
         kept = pruned | (bound >= carry.bound - slack)
         trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
         rose = kept & (pruned | (bound > carry.level + slack))
         num_cycles = carry.num_cycles + 1
-        state, residual = select(kept, (third, third_residual), (second, residual))
+        state, residual = select(kept, (third, third_left.residual), (second, left.residual))
         return AcceleratedCarry(
             state=state,
             residual=residual,
             bound=jnp.where(
                 kept, jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)), carry.bound
             ),
-            trust=jnp.clip(trust, 1, 1e6),
+            trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
             num_cycles=num_cycles,
             level=jnp.where(rose, bound, carry.level),
             rose_at=jnp.where(rose, num_cycles, carry.rose_at),
@@ -117,7 +125,7 @@ class Accelerated:
 
     def result(self, carry: AcceleratedCarry) -> State:
         """The state to report."""
-        return carry.state
+        return _steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: AcceleratedCarry) -> Bool[Array, ""]:
         """Whether the bound has not risen for 200 cycles and a third of all cycles."""
@@ -133,7 +141,9 @@ class Accelerated:
             inside &= jnp.isfinite(state.log_odds)
         l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (start, first, second))
         r1, r2 = l1 - l0, l2 - l1
-        moving = inside & (r1 != 0)
+        # A move within rounding says nothing of the course, whatever it is multiplied by.
+        noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
+        moving = inside & (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
         rho = r2 / jnp.where(moving, r1, 1)
         slowing = rho < 1
         factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)

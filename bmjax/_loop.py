@@ -1,4 +1,4 @@
-"""The one loop that drives every solver. It knows nothing of the mathematics."""
+"""The loops that drive every solver. They know nothing of the mathematics."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
-from bmjax._types import Status
+from bmjax._types import Status, select
 
 T = TypeVar("T")
 
@@ -17,44 +17,47 @@ class Lane(NamedTuple):
     """One dataset on its way: what the solver carries, how far it is, and the verdict."""
 
     carry: Any
-    num_steps: Int[Array, ""]
-    status: Int[Array, ""]
+    num_steps: Int[Array, "*b"]
+    status: Int[Array, "*b"]
+
+    @property
+    def running(self) -> Bool[Array, "*b"]:
+        """Whether the lane has not ended."""
+        return self.status == Status.RUNNING
 
 
-def launch(carry: Any) -> Lane:
-    """A lane that has not moved yet."""
-    return Lane(carry, jnp.zeros((), jnp.int32), jnp.asarray(Status.RUNNING, jnp.int32))
-
-
-def run(
-    advance: Callable[[Lane], Lane],
-    lane: Lane,
-    record: Callable[[Lane], T] | None = None,
-    record_length: int = 0,
-) -> tuple[Lane, T | None]:
+def run(advance: Callable[[Lane], Lane], lane: Lane) -> Lane:
     """Advance a lane until its status says that it has ended.
 
     Args:
         advance: One step. It must end the lane after a bounded number of steps.
         lane: Where to start.
-        record: What to write down of the lane after each step, a pytree of arrays.
-        record_length: Rows to keep room for. Rows of steps that were not run hold NaN, or -1
-            for integers.
 
     Returns:
-        The lane at its end, and the record with a leading axis of `record_length`, or None.
+        The lane at its end.
     """
+    return lax.while_loop(lambda lane: lane.running, advance, lane)
 
-    def running(carry):
-        return carry[0].status == Status.RUNNING
 
-    if record is None:
-        lane, _ = lax.while_loop(running, lambda carry: (advance(carry[0]), None), (lane, None))
-        return lane, None
+def run_recorded(
+    advance: Callable[[Lane], Lane], lane: Lane, record: Callable[[Lane], T], length: int
+) -> tuple[Lane, T]:
+    """The same, with something written down after each step.
+
+    Args:
+        advance: One step.
+        lane: Where to start.
+        record: What to write down of the lane, a pytree of arrays.
+        length: Rows to keep room for. Rows of steps that were not run hold NaN, or -1 for
+            integers.
+
+    Returns:
+        The lane at its end, and the record with a leading axis of `length`.
+    """
 
     def empty(leaf):
         fill = jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else -1
-        return jnp.full((record_length, *leaf.shape), fill, leaf.dtype)
+        return jnp.full((length, *leaf.shape), fill, leaf.dtype)
 
     def advance_and_record(carry):
         lane, rows = carry
@@ -65,4 +68,113 @@ def run(
         return lane, rows
 
     rows = jax.tree.map(empty, jax.eval_shape(record, lane))
-    return lax.while_loop(running, advance_and_record, (lane, rows))
+    return lax.while_loop(lambda carry: carry[0].running, advance_and_record, (lane, rows))
+
+
+class Pool(NamedTuple):
+    """A fixed number of lanes side by side, each refilled when its dataset has ended.
+
+    Attributes:
+        work: What each lane works on and how far it is, a pytree with the lanes in front.
+        index: The dataset in each lane; the number of datasets where the lane is out of work.
+        next_index: The next dataset to start.
+        finished: The outcome of each dataset, written as it ends.
+        lane_steps: Steps made so far, counting every lane, at work or not.
+    """
+
+    work: Any
+    index: Int[Array, " w"]
+    next_index: Int[Array, ""]
+    finished: Any
+    lane_steps: Int[Array, ""]
+
+
+def run_pool(
+    start: Callable[[Int[Array, " w"]], Any],
+    advance: Callable[[Any], Any],
+    running: Callable[[Any], Bool[Array, " w"]],
+    report: Callable[[Any], Any],
+    size: int,
+    count: Int[Array, ""],
+    width: int,
+) -> tuple[Any, Int[Array, ""]]:
+    """Work off many datasets with a fixed number of lanes, none of them waiting for another.
+
+    A `vmap`ped loop would run every lane until the slowest ends. Here an ended lane takes the
+    next dataset, and once there are none left the lanes still at work move together into a
+    quarter of the width, and so on down to one.
+
+    Args:
+        start: From dataset numbers to work about to start, lanes in front.
+        advance: One step of every lane; harmless for one that has ended.
+        running: Which lanes have not ended.
+        report: The outcome of every lane.
+        size: Number of datasets there is room for.
+        count: Number of datasets to work off, not above `size`.
+        width: Number of lanes.
+
+    Returns:
+        The outcomes, datasets in front, and the number of lane-steps made.
+    """
+
+    def retire_and_refill(pool: Pool) -> Pool:
+        ended = ~running(pool.work)
+        finished = jax.tree.map(
+            lambda rows, new: rows.at[jnp.where(ended, pool.index, size)].set(new, mode="drop"),
+            pool.finished,
+            report(pool.work),
+        )
+        take = ended & (pool.index < size)
+        order = pool.next_index + jnp.cumsum(take, dtype=jnp.int32) - 1
+        fresh = take & (order < count)
+        index = jnp.where(take, jnp.where(fresh, order, size), pool.index)
+        begun = start(jnp.minimum(order, size - 1))
+        work = jax.vmap(select)(fresh, begun, pool.work)
+        taken = jnp.sum(fresh, dtype=jnp.int32)
+        return pool._replace(
+            work=work, index=index, next_index=pool.next_index + taken, finished=finished
+        )
+
+    def at_work(pool: Pool) -> Bool[Array, " w"]:
+        return pool.index < size
+
+    def settle(pool: Pool) -> Pool:
+        """Retire ended lanes, also those that a refill brings and that end before any step."""
+        return lax.while_loop(
+            lambda pool: jnp.any(at_work(pool) & ~running(pool.work)), retire_and_refill, pool
+        )
+
+    def step(pool: Pool) -> Pool:
+        lanes = len(pool.index)
+        pool = pool._replace(work=advance(pool.work), lane_steps=pool.lane_steps + jnp.int32(lanes))
+        due = jnp.any(at_work(pool) & ~running(pool.work))
+        return lax.cond(due, settle, lambda pool: pool, pool)
+
+    first = jnp.arange(width, dtype=jnp.int32)
+    work = start(jnp.minimum(first, size - 1))
+    blank = jax.tree.map(
+        lambda leaf: jnp.zeros((size, *leaf.shape[1:]), leaf.dtype), jax.eval_shape(report, work)
+    )
+    pool = Pool(
+        work=work,
+        index=jnp.where(first < count, first, size),
+        next_index=jnp.minimum(jnp.int32(width), count),
+        finished=blank,
+        lane_steps=jnp.zeros((), jnp.int32),
+    )
+    pool = settle(pool)
+    while True:
+        narrower = width // 4
+        pool = lax.while_loop(
+            lambda pool, least=narrower: jnp.sum(at_work(pool), dtype=jnp.int32) > least,
+            step,
+            pool,
+        )
+        if width == 1:
+            return pool.finished, pool.lane_steps
+        width = max(narrower, 1)
+        chosen = jnp.argsort(~at_work(pool), stable=True)[:width]
+        pool = pool._replace(
+            work=jax.tree.map(lambda leaf, rows=chosen: leaf[rows], pool.work),
+            index=pool.index[chosen],
+        )

@@ -11,7 +11,9 @@ from bmjax._types import Status
 
 
 class History(NamedTuple):
-    """The course of a fit, a row a step of the solver. Rows of steps that were not run hold NaN (count: -1).
+    """The course of a fit, a row a step of the solver.
+
+    Rows of steps that were not run hold NaN (count: -1).
 
     Attributes:
         weights: Weights after each step.
@@ -26,6 +28,18 @@ class History(NamedTuple):
     noise_precision: Float[Array, " steps"]
     bound: Float[Array, " steps"]
     active_count: Int[Array, " steps"]
+
+
+class LaneSteps(NamedTuple):
+    """Iterations of a batch: those its datasets needed, and those all its lanes made.
+
+    Attributes:
+        useful: Sum of `num_steps` over the datasets.
+        total: The same with what lanes made after they had ended.
+    """
+
+    useful: int
+    total: int
 
 
 class Result(NamedTuple):
@@ -47,6 +61,7 @@ class Result(NamedTuple):
         num_steps: Iterations (E steps) run.
         status: How the fit ended, a code of `Status`.
         history: The course of the fit if asked for, else None.
+        lane_steps: After `fit_batch`, what the batch cost, else None.
     """
 
     coef: Float[Array, "*b k"]
@@ -58,6 +73,7 @@ class Result(NamedTuple):
     num_steps: Int[Array, "*b"]
     status: Int[Array, "*b"]
     history: History | None = None
+    lane_steps: LaneSteps | None = None
 
     @property
     def converged(self) -> Bool[Array, "*b"]:

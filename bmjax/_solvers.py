@@ -80,11 +80,12 @@ class EM:
 
     def step(self, problem: Problem, carry: EMCarry) -> EMCarry:
         """One iteration."""
-        return EMCarry(*_steps.em_iteration(problem, carry.state, carry.residual, self.sweeps))
+        state, left = _steps.em_iteration(problem, carry.state, carry.residual, self.sweeps)
+        return EMCarry(state, left.residual)
 
     def result(self, carry: EMCarry) -> State:
         """The state to report."""
-        return carry.state
+        return _steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: EMCarry) -> Bool[Array, ""]:
         """Never: EM rises until it rests."""

@@ -44,7 +44,8 @@ def sweep(
     """The E step from a residual already at hand.
 
     With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
-    after them. Such a loop has no reverse-mode derivative, so the steps alone do without.
+    after them, and the masks of pruned ones are left as they are, without effect since their
+    weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
     """
     k, n = problem.X.shape
     # -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
@@ -53,12 +54,10 @@ def sweep(
     offset = jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
     weights = jnp.where(state.active, state.weights, 0)
     features, count = jnp.arange(k, dtype=jnp.int32), k
-    mask_mean = state.mask_mean
     if skip_pruned:
         needed = _in_any_lane(state.active)
         features = jnp.argsort(~needed, stable=True).astype(jnp.int32)
         count = jnp.sum(needed, dtype=jnp.int32)
-        mask_mean = jnp.where(state.active[:, None], mask_mean, 0)
 
     def visit(position, carry):
         mask_mean, residual = carry
@@ -74,7 +73,7 @@ def sweep(
         mask_mean = lax.dynamic_update_index_in_dim(mask_mean, new, feature, 0)
         return mask_mean, without - new * effect
 
-    carry = mask_mean, residual
+    carry = state.mask_mean, residual
     for _ in range(sweeps):
         carry = lax.fori_loop(0, count, visit, carry)
     return state._replace(mask_mean=carry[0])
@@ -157,7 +156,7 @@ class Moments(NamedTuple):
 
     Attributes:
         masked: X o M.
-        omega: sum_n (x_n x_n') o E[z_n z_n'], zero where a feature is pruned.
+        omega: sum_n (x_n x_n') o E[z_n z_n'].
         cross: (X o M)'y.
         variance: sum_n x_nk^2 Var[z_nk], the part of omega's diagonal beyond (X o M)'(X o M).
         kept: Mean mask of each feature.
@@ -186,8 +185,20 @@ def moments(problem: Problem, state: State) -> Moments:
     )
 
 
-def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, Float[Array, " n"]]:
-    """The M step from moments already at hand, and the residual y - (X o M) weights it leaves."""
+class Leftover(NamedTuple):
+    """What a state leaves of y.
+
+    Attributes:
+        residual: y - (X o M) weights.
+        sum_squares: E||y - (X o Z) weights||^2, the residual's and the masks' own variance.
+    """
+
+    residual: Float[Array, " n"]
+    sum_squares: Float[Array, ""]
+
+
+def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, Leftover]:
+    """The M step from moments already at hand, and what it leaves of y."""
     weights = solve_normal_equations(moments.omega, moments.cross, state.active)
     log_odds = jnp.where(state.active, _log_odds(moments.kept, moments.left_out), -jnp.inf)
     state = state._replace(weights=weights, log_odds=log_odds)
@@ -196,10 +207,16 @@ def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, F
 
 def em_iteration(
     problem: Problem, state: State, residual: Float[Array, " n"], sweeps: int
-) -> tuple[State, Float[Array, " n"]]:
-    """E step, pruning and M step, the residual handed on from one iteration to the next."""
-    state = prune(problem, sweep(problem, state, residual, sweeps, skip_pruned=True))
-    return maximise(problem, state, moments(problem, state))
+) -> tuple[State, Leftover]:
+    """E step, pruning and M step, the residual handed on from one iteration to the next.
+
+    The masks of pruned features are not cleared, which would be a pass over all of them: call
+    `restrict` once at the end.
+    """
+    state = sweep(problem, state, residual, sweeps, skip_pruned=True)
+    at_masks = moments(problem, state)
+    active = state.active & (at_masks.kept >= problem.prune_threshold)
+    return maximise(problem, state._replace(active=active), at_masks)
 
 
 def ascend(
@@ -275,29 +292,21 @@ def _log_odds(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float
 
 def _with_noise_precision(
     problem: Problem, state: State, moments: Moments
-) -> tuple[State, Float[Array, " n"]]:
+) -> tuple[State, Leftover]:
     """Equation (13) at the state's masks and weights, by residuals and not by their expansion.
 
     The paper's expanded form cancels: at a noise variance of eps times that of y nothing of it
     is left.
     """
     left = problem.y - state.weights @ moments.masked
+    sum_squares = jnp.sum(left**2) + state.weights**2 @ moments.variance
+    leftover = Leftover(left, sum_squares)
     if problem.noise_precision is not None:
-        return state._replace(noise_precision=problem.noise_precision), left
-    variance = (jnp.sum(left**2) + state.weights**2 @ moments.variance) / problem.num_samples
-    precision = 1 / jnp.maximum(variance, noise_floor(problem.y))
-    return state._replace(noise_precision=precision), left
+        return state._replace(noise_precision=problem.noise_precision), leftover
+    variance = jnp.maximum(sum_squares / problem.num_samples, noise_floor(problem.y))
+    return state._replace(noise_precision=1 / variance), leftover
 
 
 def residual(problem: Problem, state: State) -> Float[Array, " n"]:
     """What the expected masks leave of y, y - (X o M) weights."""
     return problem.y - jnp.sum(problem.X * state.mask_mean * state.weights[:, None], axis=0)
-
-
-def expected_sum_squares(
-    problem: Problem, state: State, residual: Float[Array, " n"]
-) -> Float[Array, ""]:
-    """E||y - (X o Z) weights||^2 at a state and its residual."""
-    effects = problem.X * state.weights[:, None]
-    spread = jnp.sum((state.mask_mean - state.mask_mean**2) * effects**2)
-    return jnp.sum(residual**2) + spread

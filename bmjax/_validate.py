@@ -46,6 +46,37 @@ def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
     return _finite("X", features, dtype), _finite("y", target, dtype)
 
 
+def batch(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
+    """X as (b, n, k) or (n, k), y as (b, n), where they lie, and the type to fit them in.
+
+    Values are not checked: a dataset with NaN is reported by its status, among the others.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit.
+    """
+    features, targets = _real("X", X), _real("y", y)
+    if targets.ndim != 2:
+        raise ValueError(f"y has shape {targets.shape}, wanted (b datasets, n samples).")
+    b, n = targets.shape
+    if features.ndim not in (2, 3):
+        raise ValueError(
+            f"X has shape {features.shape}, wanted (b, n, k), or (n, k) for all datasets."
+        )
+    if features.shape[-2] != n or (features.ndim == 3 and len(features) != b):
+        raise ValueError(
+            f"X has shape {features.shape} but y has shape {targets.shape}; X must be "
+            f"({b}, {n}, k), or ({n}, k) for all datasets."
+        )
+    if b < 1 or n < 2 or features.shape[-1] < 1:
+        raise ValueError(
+            f"X has shape {features.shape} and y {targets.shape}; at least one dataset, two "
+            "samples and one feature are needed."
+        )
+    dtype = np.promote_types(np.promote_types(features.dtype, targets.dtype), np.float32)
+    return features, targets, jax.dtypes.canonicalize_dtype(dtype)
+
+
 def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
     """A number or k of them, as k of them.
 

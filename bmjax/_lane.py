@@ -1,0 +1,113 @@
+"""One dataset on its way through a fit: start, advance, report.
+
+`fit` runs one lane to its end; `fit_batch` keeps many going side by side.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax import _loop, _stopping
+from bmjax._bound import lower_bound
+from bmjax._initial import initialise
+from bmjax._result import History, Result
+from bmjax._solvers import Solver
+from bmjax._steps import noise_floor
+from bmjax._types import Problem, State, Status
+
+
+class Options(NamedTuple):
+    """The checked arguments of a fit that are numbers, so that none of them is compiled in.
+
+    Attributes:
+        noise_precision: The known noise precision, or None.
+        initial_weights: Weights to start from, or None.
+        initial_inclusion: Inclusion rates to start from.
+        prune_threshold: A feature whose mean mask falls below this is pruned.
+        tolerance: Predicted distance to the fixed point that counts as converged.
+        max_steps: Most iterations.
+    """
+
+    noise_precision: Float[Array, ""] | None
+    initial_weights: Float[Array, " k"] | None
+    initial_inclusion: Float[Array, " k"]
+    prune_threshold: Float[Array, ""]
+    tolerance: Float[Array, ""]
+    max_steps: Int[Array, ""]
+
+    def problem(self, X: Float[Array, "k n"], y: Float[Array, " n"]) -> Problem:
+        """The problem that these options make of a dataset."""
+        return Problem(X, y, self.noise_precision, self.prune_threshold)
+
+
+def start(problem: Problem, options: Options, solver: Solver) -> _loop.Lane:
+    """The lane before the first step; ended at once where there is nothing to do."""
+    state = initialise(problem, options.initial_inclusion, options.initial_weights)
+    carry = solver.init(problem, state), _stopping.start(problem, state)
+    state = carry[0].state
+    none_left = options.max_steps < solver.iterations
+    status = _verdict(state, ~jnp.any(state.active), jnp.asarray(False), none_left)
+    return _loop.Lane(carry, jnp.zeros((), jnp.int32), status)
+
+
+def advance(problem: Problem, options: Options, solver: Solver, lane: _loop.Lane) -> _loop.Lane:
+    """One step of the solver, and the verdict on it."""
+    before, monitor = lane.carry
+    after = solver.step(problem, before)
+    num_steps = lane.num_steps + 1  # a lane counts the solver's steps, options its iterations
+    monitor, converged = _stopping.observe(
+        problem, monitor, before.state, after.state, num_steps, options.tolerance
+    )
+    out_of_steps = num_steps >= options.max_steps // solver.iterations
+    status = _verdict(after.state, converged, solver.stalled(after), out_of_steps)
+    return _loop.Lane((after, monitor), num_steps, status)
+
+
+def record(problem: Problem, lane: _loop.Lane) -> History:
+    """One row of the history."""
+    state = lane.carry[0].state
+    return History(
+        weights=state.weights,
+        inclusion=state.inclusion,
+        noise_precision=state.noise_precision,
+        bound=lower_bound(problem, state),
+        active_count=jnp.sum(state.active, dtype=jnp.int32),
+    )
+
+
+def report(
+    problem: Problem, solver: Solver, lane: _loop.Lane, course: History | None = None
+) -> Result:
+    """What the user gets of a lane."""
+    state = solver.result(lane.carry[0])
+    bound = lower_bound(problem, state)
+    at_floor = state.noise_precision * noise_floor(problem.y) > 0.99  # one, but for rounding
+    learned = problem.noise_precision is None
+    exact = (lane.status == Status.CONVERGED) & at_floor & jnp.any(state.active) & learned
+    status = jnp.where(exact, Status.EXACT_FIT, lane.status)
+    status = jnp.where(state.finite & jnp.isfinite(bound), status, Status.NON_FINITE)
+    return Result(
+        coef=jnp.where(state.active, state.coef, 0),
+        weights=state.weights,
+        inclusion=state.inclusion,
+        support=state.active,
+        noise_precision=state.noise_precision,
+        bound=bound,
+        num_steps=lane.num_steps * solver.iterations,
+        status=status.astype(jnp.int32),
+        history=course,
+    )
+
+
+def _verdict(
+    state: State,
+    converged: Bool[Array, ""],
+    stalled: Bool[Array, ""],
+    out_of_steps: Bool[Array, ""],
+) -> Int[Array, ""]:
+    """The status after a step, the gravest first."""
+    status = jnp.where(out_of_steps, Status.MAX_STEPS, Status.RUNNING)
+    status = jnp.where(stalled, Status.STALLED, status)
+    status = jnp.where(converged, Status.CONVERGED, status)
+    return jnp.where(state.finite, status, Status.NON_FINITE).astype(jnp.int32)
