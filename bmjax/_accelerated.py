@@ -9,6 +9,7 @@ r2 rho / (1 - rho) to go, rho = r2 / r1 (Aitken's delta-squared), and one with r
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -33,6 +34,7 @@ class AcceleratedCarry(NamedTuple):
         num_cycles: Cycles done.
         level: The bound when it was last seen to have risen by more than rounding.
         rose_at: The cycle at which that was.
+        distance: How far, in log inclusion, the last two EM iterations say there is to go.
     """
 
     state: State
@@ -42,6 +44,7 @@ class AcceleratedCarry(NamedTuple):
     num_cycles: Int[Array, ""]
     level: Float[Array, ""]
     rose_at: Int[Array, ""]
+    distance: Float[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Accelerated:
             num_cycles=zero,
             level=lowest,
             rose_at=zero,
+            distance=-lowest,
         )
 
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
@@ -121,10 +125,20 @@ class Accelerated:
             num_cycles=num_cycles,
             level=jnp.where(rose, bound, carry.level),
             rose_at=jnp.where(rose, num_cycles, carry.rose_at),
+            distance=_distance(start, first, second),
         )
 
-    def result(self, carry: AcceleratedCarry) -> State:
+    def settled(self, carry: AcceleratedCarry, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+        """Whether the last two EM iterations too predict that the fixed point is near.
+
+        From cycle to cycle long extrapolations and small EM moves alternate, so that the course
+        of the states alone may look as if it were dying down.
+        """
+        return carry.distance <= tolerance
+
+    def result(self, problem: Problem, carry: AcceleratedCarry) -> State:
         """The state to report."""
+        del problem
         return _steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: AcceleratedCarry) -> Bool[Array, ""]:
@@ -150,3 +164,18 @@ class Accelerated:
         factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)
         move = jnp.where(moving, jnp.clip(r2 * factor, -self.max_move, self.max_move), 0)
         return jnp.where(inside, l2 + move, second.log_odds)
+
+
+def _distance(start: State, first: State, second: State) -> Float[Array, ""]:
+    """Largest d2^2 / (d1 - d2), the rest of a geometric series, of any log inclusion rate.
+
+    A move within rounding counts as none: whether it hides a drift is for the windows of
+    `_stopping` to tell.
+    """
+    u0, u1, u2 = (jax.nn.log_sigmoid(s.log_odds) for s in (start, first, second))
+    inside = second.active & jnp.isfinite(u0) & jnp.isfinite(u1)
+    d1, d2 = jnp.abs(u1 - u0), jnp.abs(u2 - u1)
+    rounding = 16 * jnp.finfo(u2.dtype).eps * (1 + jnp.abs(u2))
+    slowing = d1 > d2
+    to_go = jnp.where(slowing, d2**2 / jnp.where(slowing, d1 - d2, 1), jnp.inf)
+    return jnp.max(jnp.where(inside & (d2 > rounding), to_go, 0))

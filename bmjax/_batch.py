@@ -1,9 +1,9 @@
 """`fit_batch`: many datasets, each ending on its own.
 
-On a CPU, datasets go in a few lanes that fit the cache together, since there a wider batch only
-spills it, and chunks of datasets go to all cores from host threads: inside a compiled loop XLA
-runs on one. On an accelerator one wide pool of lanes is kept full. Either way memory is bounded
-by a chunk, whatever the number of datasets, and the inputs may be larger than the device.
+On a CPU, datasets run one after another, or a few side by side where they are tiny, and chunks of
+them go to all cores from host threads, because inside a compiled loop XLA runs on one. On an
+accelerator one wide pool of lanes is kept full. Either way memory is bounded by a chunk, whatever
+the number of datasets, and the inputs may be larger than the device.
 """
 
 import os
@@ -24,7 +24,9 @@ from bmjax._result import LaneSteps, Result
 from bmjax._solvers import Solver
 from bmjax._types import Problem
 
-_CACHE = 2**19  # bytes of a core's own cache to fill with lanes; measured, see fit_batch
+# Lanes side by side share the overhead of a kernel, which rules below some 20 kB a dataset; above
+# it one dataset after another is faster, in cache and without batched products (measured).
+_LANES_BYTES = 2**16
 _CHUNK = 2**26  # bytes of input that travel to the device at once
 _ACCELERATOR_LANES = 512
 
@@ -59,7 +61,8 @@ def fit_batch(
         prune_threshold: As for `fit`.
         tolerance: As for `fit`.
         max_steps: As for `fit`.
-        width: Lanes side by side. Default: as many as fill half a MiB on a CPU, 512 elsewhere.
+        width: Lanes side by side. Default: on a CPU 1, or more where a dataset is tiny; 512
+            elsewhere.
 
     Returns:
         The fits, with a leading axis of b. `lane_steps` says what they cost.
@@ -123,7 +126,7 @@ def _plan(b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | N
         width = _validate.count("width", width, low=1)
     elif on_cpu:
         # A lane works on X, the masks and their product.
-        width = min(max(_CACHE // (3 * dataset_bytes), 1), 32)
+        width = min(max(_LANES_BYTES // (3 * dataset_bytes), 1), 32)
     else:
         width = _ACCELERATOR_LANES
     fair = -(-b // (2 * workers)) if workers > 1 else b
@@ -182,7 +185,9 @@ def _work_off(
     common = X.T if X.ndim == 2 else None
 
     def problem(work: _Work) -> Problem:
-        return options.problem(common if work.X is None else work.X, work.y)
+        X = common if work.X is None else work.X
+        assert X is not None
+        return options.problem(X, work.y)
 
     def start(index: Int[Array, " w"]) -> _Work:
         def begin(i):

@@ -59,6 +59,7 @@ def advance(problem: Problem, options: Options, solver: Solver, lane: _loop.Lane
     monitor, converged = _stopping.observe(
         problem, monitor, before.state, after.state, num_steps, options.tolerance
     )
+    converged &= solver.settled(after, options.tolerance) | ~jnp.any(after.state.active)
     out_of_steps = num_steps >= options.max_steps // solver.iterations
     status = _verdict(after.state, converged, solver.stalled(after), out_of_steps)
     return _loop.Lane((after, monitor), num_steps, status)
@@ -80,7 +81,7 @@ def report(
     problem: Problem, solver: Solver, lane: _loop.Lane, course: History | None = None
 ) -> Result:
     """What the user gets of a lane."""
-    state = solver.result(lane.carry[0])
+    state = solver.result(problem, lane.carry[0])
     bound = lower_bound(problem, state)
     at_floor = state.noise_precision * noise_floor(problem.y) > 0.99  # one, but for rounding
     learned = problem.noise_precision is None

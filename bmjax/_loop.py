@@ -76,15 +76,15 @@ class Pool(NamedTuple):
 
     Attributes:
         work: What each lane works on and how far it is, a pytree with the lanes in front.
-        index: The dataset in each lane; the number of datasets where the lane is out of work.
-        next_index: The next dataset to start.
+        dataset: The dataset in each lane; the number of datasets where the lane is out of work.
+        next_dataset: The next dataset to start.
         finished: The outcome of each dataset, written as it ends.
         lane_steps: Steps made so far, counting every lane, at work or not.
     """
 
     work: Any
-    index: Int[Array, " w"]
-    next_index: Int[Array, ""]
+    dataset: Int[Array, " w"]
+    next_dataset: Int[Array, ""]
     finished: Any
     lane_steps: Int[Array, ""]
 
@@ -101,8 +101,8 @@ def run_pool(
     """Work off many datasets with a fixed number of lanes, none of them waiting for another.
 
     A `vmap`ped loop would run every lane until the slowest ends. Here an ended lane takes the
-    next dataset, and once there are none left the lanes still at work move together into a
-    quarter of the width, and so on down to one.
+    next dataset, and once there are none left the lanes still at work move together into an
+    eighth of the width, and so on: each level is compiled apart, so there are few.
 
     Args:
         start: From dataset numbers to work about to start, lanes in front.
@@ -120,23 +120,23 @@ def run_pool(
     def retire_and_refill(pool: Pool) -> Pool:
         ended = ~running(pool.work)
         finished = jax.tree.map(
-            lambda rows, new: rows.at[jnp.where(ended, pool.index, size)].set(new, mode="drop"),
+            lambda rows, new: rows.at[jnp.where(ended, pool.dataset, size)].set(new, mode="drop"),
             pool.finished,
             report(pool.work),
         )
-        take = ended & (pool.index < size)
-        order = pool.next_index + jnp.cumsum(take, dtype=jnp.int32) - 1
+        take = ended & (pool.dataset < size)
+        order = pool.next_dataset + jnp.cumsum(take, dtype=jnp.int32) - 1
         fresh = take & (order < count)
-        index = jnp.where(take, jnp.where(fresh, order, size), pool.index)
+        dataset = jnp.where(take, jnp.where(fresh, order, size), pool.dataset)
         begun = start(jnp.minimum(order, size - 1))
         work = jax.vmap(select)(fresh, begun, pool.work)
         taken = jnp.sum(fresh, dtype=jnp.int32)
         return pool._replace(
-            work=work, index=index, next_index=pool.next_index + taken, finished=finished
+            work=work, dataset=dataset, next_dataset=pool.next_dataset + taken, finished=finished
         )
 
     def at_work(pool: Pool) -> Bool[Array, " w"]:
-        return pool.index < size
+        return pool.dataset < size
 
     def settle(pool: Pool) -> Pool:
         """Retire ended lanes, also those that a refill brings and that end before any step."""
@@ -145,7 +145,7 @@ def run_pool(
         )
 
     def step(pool: Pool) -> Pool:
-        lanes = len(pool.index)
+        lanes = len(pool.dataset)
         pool = pool._replace(work=advance(pool.work), lane_steps=pool.lane_steps + jnp.int32(lanes))
         due = jnp.any(at_work(pool) & ~running(pool.work))
         return lax.cond(due, settle, lambda pool: pool, pool)
@@ -157,24 +157,24 @@ def run_pool(
     )
     pool = Pool(
         work=work,
-        index=jnp.where(first < count, first, size),
-        next_index=jnp.minimum(jnp.int32(width), count),
+        dataset=jnp.where(first < count, first, size),
+        next_dataset=jnp.minimum(jnp.int32(width), count),
         finished=blank,
         lane_steps=jnp.zeros((), jnp.int32),
     )
     pool = settle(pool)
     while True:
-        narrower = width // 4
+        narrower = width // 8
         pool = lax.while_loop(
             lambda pool, least=narrower: jnp.sum(at_work(pool), dtype=jnp.int32) > least,
             step,
             pool,
         )
-        if width == 1:
+        if narrower == 0:
             return pool.finished, pool.lane_steps
-        width = max(narrower, 1)
+        width = narrower
         chosen = jnp.argsort(~at_work(pool), stable=True)[:width]
         pool = pool._replace(
             work=jax.tree.map(lambda leaf, rows=chosen: leaf[rows], pool.work),
-            index=pool.index[chosen],
+            dataset=pool.dataset[chosen],
         )

@@ -35,8 +35,12 @@ class Solver(Protocol):
         """One iteration."""
         ...
 
-    def result(self, carry: Any) -> State:
+    def result(self, problem: Problem, carry: Any) -> State:
         """The state to report, should the fit end now."""
+        ...
+
+    def settled(self, carry: Any, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+        """False where the solver knows better than the states it went through that it has not."""
         ...
 
     def stalled(self, carry: Any) -> Bool[Array, ""]:
@@ -83,8 +87,14 @@ class EM:
         state, left = _steps.em_iteration(problem, carry.state, carry.residual, self.sweeps)
         return EMCarry(state, left.residual)
 
-    def result(self, carry: EMCarry) -> State:
+    def settled(self, carry: EMCarry, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+        """The states tell."""
+        del carry, tolerance
+        return jnp.asarray(True)
+
+    def result(self, problem: Problem, carry: EMCarry) -> State:
         """The state to report."""
+        del problem
         return _steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: EMCarry) -> Bool[Array, ""]:
@@ -230,9 +240,14 @@ class EG:
             best=best,
         )
 
-    def result(self, carry: EGCarry) -> State:
-        """The state to report: the best for the final active set."""
-        return carry.state if carry.best is None else carry.best[0]
+    def settled(self, carry: EGCarry, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+        """The states tell."""
+        del carry, tolerance
+        return jnp.asarray(True)
+
+    def result(self, problem: Problem, carry: EGCarry) -> State:
+        """The state to report: an M step, which cannot lower the bound, at the best masks met."""
+        return _steps.m_step(problem, carry.state if carry.best is None else carry.best[0])
 
     def stalled(self, carry: EGCarry) -> Bool[Array, ""]:
         """Whether the bound has not risen for 200 steps and a third of all steps."""

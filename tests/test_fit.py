@@ -10,7 +10,7 @@ from benchmarks import reference
 from bmjax import Status
 from tests.helpers import normal_design, uniform_design
 
-SOLVERS = [bmjax.EM(), bmjax.EG(), bmjax.Hybrid(switch=50)]
+SOLVERS = [bmjax.Accelerated(), bmjax.EM(), bmjax.EG(), bmjax.Hybrid(switch=50)]
 
 
 def fit64(X, y, **options):
@@ -81,10 +81,9 @@ def test_eg_is_hybrid_without_m_steps():
     a = fit64(X, y, solver=bmjax.EG(learning_rate=1e-4), max_steps=40)
     b = fit64(X, y, solver=bmjax.Hybrid(switch=0, learning_rate=1e-4), max_steps=40)
     np.testing.assert_allclose(a.coef, b.coef, rtol=1e-12)
-    all_m = fit64(X, y, solver=bmjax.Hybrid(switch=100), max_steps=40)
-    # The masks of a hybrid are one E step ahead of its parameters, those of EM one behind.
-    em = fit64(X, y, solver=bmjax.EM(), max_steps=40)
-    np.testing.assert_allclose(all_m.weights, em.weights, rtol=1e-9)
+    all_m = fit64(X, y, solver=bmjax.Hybrid(switch=100), max_steps=40, history=True)
+    em = fit64(X, y, solver=bmjax.EM(), max_steps=40, history=True)
+    np.testing.assert_allclose(all_m.history.weights, em.history.weights, rtol=1e-9)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
@@ -100,14 +99,14 @@ def test_bound_never_falls_while_the_active_set_stands(solver, seed, dtype):
     same = np.diff(np.asarray(course.active_count)) == 0
     slack = 20 * float(jnp.finfo(dtype).eps) * (len(y) + np.abs(bound[run]).max())
     falls = np.diff(bound)[same & run[1:]]
-    assert len(falls) > 10
+    assert len(falls) >= 3
     assert falls.min() > -slack
     assert bound[run][-1] > bound[run][0] + 1  # it went somewhere
 
 
 def test_history_ends_at_the_result_and_pads_with_nan():
     X, y = normal_design(0, 60, [2.0, -1.0])
-    r = fit64(X, y, history=True, max_steps=5000)
+    r = fit64(X, y, solver=bmjax.EM(), history=True, max_steps=5000)
     steps = int(r.num_steps)
     assert r.status == Status.CONVERGED
     h = r.history
@@ -118,7 +117,7 @@ def test_history_ends_at_the_result_and_pads_with_nan():
     assert np.isnan(h.bound[steps:]).all()
     assert (h.active_count[steps:] == -1).all()
     assert int(h.active_count[steps - 1]) == np.sum(r.support)
-    plain = fit64(X, y, max_steps=5000)
+    plain = fit64(X, y, solver=bmjax.EM(), max_steps=5000)
     assert plain.history is None
     np.testing.assert_array_equal(plain.coef, r.coef)
 
@@ -311,10 +310,10 @@ def test_float32_mode_of_jax():
     """With float64 disabled, as JAX starts, float64 input is fitted in float32, silently."""
     X, y, _ = uniform_design(4, 6)
     with jax.enable_x64(False):
-        r = bmjax.fit(X, y)
+        r = bmjax.fit(X, y, solver=bmjax.EM())
         assert r.coef.dtype == jnp.float32
         assert r.status == Status.CONVERGED
-    want = fit64(X, y)
+    want = fit64(X, y, solver=bmjax.EM())
     np.testing.assert_array_equal(r.support, want.support)
     np.testing.assert_allclose(r.coef, want.coef, atol=5e-3)
 

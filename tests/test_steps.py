@@ -249,7 +249,9 @@ def test_steps_under_grad():
         np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("solver", [bmjax.EM(), bmjax.EG(), bmjax.Hybrid(switch=3)])
+@pytest.mark.parametrize(
+    "solver", [bmjax.Accelerated(), bmjax.EM(), bmjax.EG(), bmjax.Hybrid(switch=3)]
+)
 def test_carry_is_stable(solver, dtype):
     """Structure, shapes, types and weak types survive a step, as a while loop needs."""
     problem, state = some_state(0, dtype=dtype)

@@ -12,38 +12,47 @@ from tests.helpers import normal_design, some_state, uniform_design
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_max_steps_is_reported(steps):
     X, y, _ = uniform_design(0, 10)
-    r = bmjax.fit(X, y, max_steps=steps)
+    r = bmjax.fit(X, y, solver=bmjax.EM(), max_steps=steps)
     assert r.num_steps == steps
     assert r.status == Status.MAX_STEPS
     assert not r.converged
 
 
+def test_a_step_of_three_iterations_stays_within_the_limit():
+    X, y, _ = uniform_design(0, 10)
+    for limit, run in [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6)]:
+        r = bmjax.fit(X, y, solver=bmjax.Accelerated(), max_steps=limit)
+        assert r.num_steps == run
+        assert r.status == Status.MAX_STEPS
+
+
 def test_exactly_enough_steps_is_converged():
     """The criterion decides the verdict, not the counter."""
     X, y = normal_design(1, 60, [3.0, -2.0])
-    free = bmjax.fit(X, y)
+    free = bmjax.fit(X, y, solver=bmjax.EM())
     assert free.status == Status.CONVERGED
     steps = int(free.num_steps)
-    assert bmjax.fit(X, y, max_steps=steps).status == Status.CONVERGED
-    assert bmjax.fit(X, y, max_steps=steps + 1).num_steps == steps
-    assert bmjax.fit(X, y, max_steps=steps - 1).status == Status.MAX_STEPS
+    for more, status in [(0, Status.CONVERGED), (1, Status.CONVERGED), (-1, Status.MAX_STEPS)]:
+        r = bmjax.fit(X, y, solver=bmjax.EM(), max_steps=steps + more)
+        assert r.status == status
+        assert r.num_steps == min(steps, steps + more)
 
 
-def test_converged_means_near_the_limit():
+@pytest.mark.parametrize("solver", [bmjax.EM(), bmjax.Accelerated()], ids=["EM", "Accelerated"])
+def test_converged_means_near_the_limit(solver):
     """Whatever the rule predicted, the distance to a far longer run is as asked for."""
-    checked = 0
-    for seed in range(6):
+    gaps = []
+    for seed in range(8):
         X, y, _ = uniform_design(seed, 10)
-        r = bmjax.fit(X, y, tolerance=1e-3, max_steps=100_000)
-        if not r.converged:
-            continue
-        limit = bmjax.fit(X, y, tolerance=1e-9, max_steps=100_000)
-        np.testing.assert_array_equal(r.support, limit.support)
-        on = np.asarray(r.support)
-        gap = np.abs(np.log(r.inclusion[on]) - np.log(limit.inclusion[on]))
-        assert gap.max() < 3e-3  # three times: it is a prediction
-        checked += 1
-    assert checked >= 4
+        r = bmjax.fit(X, y, solver=solver, tolerance=1e-3, max_steps=60_000)
+        limit = bmjax.fit(X, y, solver=solver, tolerance=1e-8, max_steps=60_000)
+        if r.converged and limit.converged:
+            np.testing.assert_array_equal(r.support, limit.support)
+            on = np.asarray(r.support)
+            near, far = (np.log(np.asarray(f.inclusion)[on]) for f in (r, limit))
+            gaps.append(np.abs(near - far).max())
+    assert len(gaps) >= 5
+    assert max(gaps) < 5e-3  # five times: it is a prediction
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
@@ -65,11 +74,11 @@ def test_rule_on_sequences():
     state = state._replace(active=jnp.ones(5, bool), log_odds=jnp.zeros(5), weights=jnp.ones(5))
     tolerance = jnp.asarray(1e-3)
 
-    def first_converged(weight_at, limit=4000):
+    def first_converged(log_odds_at, limit=4000):
         monitor = _stopping.start(problem, state)
         before = state
         for step in range(1, limit):
-            after = before._replace(weights=state.weights.at[0].set(weight_at(step)))
+            after = before._replace(log_odds=state.log_odds.at[0].set(log_odds_at(step)))
             monitor, converged = _stopping.observe(
                 problem, monitor, before, after, jnp.asarray(step, jnp.int32), tolerance
             )
@@ -78,15 +87,15 @@ def test_rule_on_sequences():
             before = after
         return None
 
-    fast = first_converged(lambda t: 1 + 0.5**t)
+    fast = first_converged(lambda t: 0.5**t)
     assert fast is not None
     assert fast <= 20
-    slow = first_converged(lambda t: 1 + 0.99**t)
+    slow = first_converged(lambda t: 0.99**t)
     assert slow is not None
-    assert 600 < slow < 1100  # 0.99^t = 1e-3 at 687
+    assert 500 < slow < 1100  # half a log-odds is a log rate: 0.99^t / 2 = 1e-3 at 618
     # 1e-6 a step is far below the tolerance, and yet it never ends.
-    assert first_converged(lambda t: 1 + 1e-6 * t, limit=300) is None
-    assert first_converged(lambda t: 1 + 0.01 * (-1) ** t, limit=300) is None
+    assert first_converged(lambda t: -1e-6 * t, limit=300) is None
+    assert first_converged(lambda t: 0.01 * (-1) ** t, limit=300) is None
 
 
 @pytest.mark.parametrize("n", [1_000, 100_000])
@@ -134,4 +143,4 @@ def test_cycling_g_steps_end_with_the_best_state():
     bound = np.asarray(r.history.bound[:steps])
     same_set = np.asarray(r.history.active_count)[:steps] == int(r.support.sum())
     assert np.diff(bound[same_set]).min() < -1e-3  # it did cycle
-    assert r.bound == pytest.approx(bound[same_set].max(), rel=1e-12)
+    assert r.bound >= bound[same_set].max() - 1e-9  # the best one's masks, after an M step

@@ -61,7 +61,7 @@ BAD = [
     (X, Y, {"max_steps": -1}, ValueError, r"max_steps is -1; it must be at least 0"),
     (X, Y, {"max_steps": 10.0}, TypeError, r"max_steps is 10.0; it must be a whole number"),
     (X, Y, {"max_steps": True}, TypeError, r"max_steps is True"),
-    (X, Y, {"solver": "em"}, TypeError, r"solver is 'em'; give bmjax.EM\(\)"),
+    (X, Y, {"solver": "em"}, TypeError, r"solver is 'em'; give bmjax.Accelerated\(\)"),
     (X, Y, {"solver": bmjax.EM}, TypeError, r"solver is <class"),
 ]
 
