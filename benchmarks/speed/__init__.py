@@ -1,0 +1,1 @@
+"""How fast, against whom, and where it ends: `python -m benchmarks.speed`."""

@@ -1,0 +1,56 @@
+"""Run the speed benchmark, all of it or the sections named, and write its tables and pictures.
+
+python -m benchmarks.speed [--quick] [SECTION ...]
+"""
+
+import argparse
+import os
+
+# Both sides get the same threads: as many as there are cores.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, str(len(os.sched_getaffinity(0))))
+
+import jax  # noqa: E402 the thread counts above are read at import
+
+jax.config.update("jax_enable_x64", True)
+
+from benchmarks.speed import clock, floors, pictures, rivals  # noqa: E402
+
+SECTIONS = {
+    "reference": rivals.against_reference,
+    "estimators": rivals.against_estimators,
+    "vmap": rivals.against_vmap,
+    "precisions": rivals.precisions,
+    "floors": floors.floors,
+    "growth": floors.growth,
+    "first_call": floors.first_call,
+}
+
+
+def main() -> None:
+    """Run, print, save, draw."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing saved")
+    arguments = parser.parse_args()
+    unknown = set(arguments.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"unknown section {sorted(unknown)}; there are {', '.join(SECTIONS)}")
+    if all(device.platform == "cpu" for device in jax.devices()):
+        print("no GPU here: all figures are of the CPU")
+    for section in arguments.sections or SECTIONS:
+        rows = SECTIONS[section](arguments.quick)
+        command = f"python -m benchmarks.speed {section}"
+        if arguments.quick:
+            import pandas as pd
+
+            table = pd.DataFrame(rows)
+        else:
+            table = clock.save(section, rows, command)
+            pictures.draw(section, table)
+        print(f"\n{command}")
+        print(table.round(3).T.to_string(header=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The datasets of the speed benchmark, seeded, made on the host, and the F1 of pruning."""
+
+import numpy as np
+
+
+def two_features(b: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Section 5.2: X (40, 2) shared, y (b, 40); truth (0, 1), noise precision 200."""
+    rng = np.random.default_rng(seed)
+    X = np.tile([[1.0, 0.0], [0.5, 1.0]], (20, 1))
+    return X, X @ [0.0, 1.0] + rng.normal(size=(b, 40)) * np.sqrt(0.005)
+
+
+def uniform_design(
+    b: int, k: int, n: int | None = None, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Section 5.3: X (b, n, k), y (b, n), weights (b, k), half of them zero, n = 20 k."""
+    rng = np.random.default_rng([seed, k])
+    n = 20 * k if n is None else n
+    X = rng.uniform(size=(b, n, k))
+    weights = rng.uniform(size=(b, k))
+    for row in weights:
+        row[rng.permutation(k)[: k // 2]] = 0
+    noise = rng.normal(size=(b, n)) * np.sqrt(0.2)
+    return X, np.einsum("bnk,bk->bn", X, weights) + noise, weights
+
+
+def f1_of_pruning(kept: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """F1 on the irrelevant features, a dataset each; 0 where none of them was pruned."""
+    idle, pruned = weights == 0, ~kept
+    hits = (pruned & idle).sum(axis=1)
+    return 2 * hits / np.maximum(pruned.sum(axis=1) + idle.sum(axis=1), 1)

@@ -1,0 +1,177 @@
+"""`fit_batch` against the literal NumPy algorithms, and against other estimators."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import ARDRegression, LassoCV
+
+import bmjax
+from benchmarks import reference
+from benchmarks.speed import clock, data
+
+
+def against_reference(quick: bool) -> list[dict[str, Any]]:
+    """Literal EM and hybrid in NumPy, to their own convergence, and `fit_batch` to its own."""
+    X, y = data.two_features(50 if quick else 500)
+    cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        (f"two features, {len(y)} datasets", X, y, {"noise_precision": 200.0})
+    ]
+    for k, b in [(10, 5)] if quick else [(10, 100), (50, 20)]:
+        X, y, _ = data.uniform_design(b, k)
+        cases.append((f"k = {k}, {b} datasets", X, y, {}))
+    rows = []
+    for name, X, y, options in cases:
+        features = [X] * len(y) if X.ndim == 2 else list(X)
+        # A first call of the very same shapes compiles; the reference has nothing to compile.
+        bmjax.fit_batch(X, y, **options)
+        for label, literal in (("EM", reference.fab_em), ("hybrid", reference.fab_hybrid)):
+            if label == "hybrid" and len(y) * X.shape[-1] >= 1000 and X.shape[-1] > 10:
+                continue  # hours, and the paper's own figure for it is no faster than EM's
+            fits: list[Any] = []
+            theirs = clock.seconds(
+                lambda f=literal, a=features, o=options, out=fits, t=y: out.extend(
+                    f(x, target, **o) for x, target in zip(a, t, strict=True)
+                )
+            )
+            ours = np.array(
+                [
+                    clock.seconds(lambda x=X, t=y, o=options: bmjax.fit_batch(x, t, **o))
+                    for _ in range(3)
+                ]
+            )
+            r = bmjax.fit_batch(X, y, **options)
+            assert r.lane_steps is not None
+            rows.append(
+                {
+                    "case": name,
+                    "rival": f"reference {label}",
+                    "rival s": theirs,
+                    "fit_batch s": np.median(ours),
+                    "ratio": theirs / np.median(ours),
+                    "rival bound": np.nanmean([f.bound for f in fits]),
+                    "bound": float(jnp.mean(r.bound)),
+                    "rival converged": np.mean([f.converged for f in fits]),
+                    "converged": float(jnp.mean(r.converged)),
+                    "rival iterations": np.median([f.num_steps for f in fits]),
+                    "iterations": float(jnp.median(r.num_steps)),
+                    "useful lane-steps": r.lane_steps.useful / r.lane_steps.total,
+                }
+            )
+    return rows
+
+
+def _selected_by_abess(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    from abess.linear import LinearRegression
+
+    model = LinearRegression(ic_type="bic", fit_intercept=False, thread=1)
+    return np.asarray(model.fit(X, y).coef_) != 0
+
+
+def against_estimators(quick: bool) -> list[dict[str, Any]]:
+    """Per dataset, each rival in its own usual way, with the F1 of pruning beside the time."""
+
+    def by_sklearn(make: Callable[[], Any]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        def kept(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                return np.asarray(make().fit(X, y).coef_) != 0
+
+        return kept
+
+    rivals = {
+        "LassoCV(cv=10)": by_sklearn(lambda: LassoCV(cv=10, fit_intercept=False)),
+        "ARDRegression": by_sklearn(lambda: ARDRegression(fit_intercept=False)),
+        "abess (BIC)": _selected_by_abess,
+    }
+    rows = []
+    for k, b, sample in (
+        [(10, 20, 5)] if quick else [(10, 100, 100), (30, 100, 20), (50, 100, 12), (100, 100, 4)]
+    ):
+        X, y, weights = data.uniform_design(b if k < 100 else 12, k, seed=1)
+        ours = clock.in_turn([lambda a=X, t=y: bmjax.fit_batch(a, t)], 2 if k < 50 else 1)
+        r = bmjax.fit_batch(X, y)
+        mine = np.median(ours) / len(y)
+        row: dict[str, Any] = {
+            "k": k,
+            "datasets": len(y),
+            "fit_batch ms": 1e3 * mine,
+            "F1": data.f1_of_pruning(np.asarray(r.support), weights).mean(),
+            "iterations": float(jnp.median(r.num_steps)),
+            "converged": float(jnp.mean(r.converged)),
+        }
+        for name, kept in rivals.items():
+            found: list[np.ndarray] = []
+            time = clock.seconds(
+                lambda f=kept, out=found, a=X, t=y, m=sample: out.extend(
+                    f(a[i], t[i]) for i in range(m)
+                )
+            )
+            row[f"{name} ms"] = 1e3 * time / sample
+            row[f"{name} ratio"] = time / sample / mine
+            row[f"{name} F1"] = data.f1_of_pruning(np.stack(found), weights[:sample]).mean()
+        rows.append(row)
+    return rows
+
+
+def against_vmap(quick: bool) -> list[dict[str, Any]]:
+    """What lanes that end on their own are worth."""
+    X2, y2 = data.two_features(100 if quick else 500)
+    X10, y10, _ = data.uniform_design(10 if quick else 100, 10)
+    rows = []
+    cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        ("two features", X2, y2, {"noise_precision": 200.0}),
+        ("k = 10", X10, y10, {}),
+    ]
+    for name, host_X, host_y, options in cases:
+        X, y = jnp.asarray(host_X), jnp.asarray(host_y)
+        axes = (None if X.ndim == 2 else 0, 0)
+        plain = jax.jit(jax.vmap(lambda a, t, o=options: bmjax.fit(a, t, **o), in_axes=axes))
+        times = clock.in_turn(
+            [
+                lambda f=plain, a=X, t=y: f(a, t),
+                lambda a=X, t=y, o=options: bmjax.fit_batch(a, t, **o),
+            ],
+            3,
+        )
+        ratio = clock.spread(times[:, 0] / times[:, 1])
+        rows.append(
+            {
+                "case": f"{name}, {len(y)} datasets",
+                "vmap(fit) s": np.median(times[:, 0]),
+                "fit_batch s": np.median(times[:, 1]),
+                "ratio": ratio[0],
+                "lowest": ratio[1],
+                "highest": ratio[2],
+            }
+        )
+    return rows
+
+
+def precisions(quick: bool) -> list[dict[str, Any]]:
+    """The same datasets in float32 and in float64: supports, F1 and time."""
+    rows = []
+    for k, b in [(10, 20)] if quick else [(10, 200), (30, 60)]:
+        X, y, weights = data.uniform_design(b, k, seed=2)
+        small = X.astype(np.float32), y.astype(np.float32)
+        times = clock.in_turn(
+            [lambda a=small: bmjax.fit_batch(*a), lambda a=X, t=y: bmjax.fit_batch(a, t)], 3
+        )
+        kept = [np.asarray(bmjax.fit_batch(*pair).support) for pair in (small, (X, y))]
+        f1 = [data.f1_of_pruning(support, weights) for support in kept]
+        rows.append(
+            {
+                "k": k,
+                "datasets": b,
+                "same support": (kept[0] == kept[1]).all(axis=1).mean(),
+                "float32 F1": f1[0].mean(),
+                "float64 F1": f1[1].mean(),
+                "F1 standard error": f1[1].std() / np.sqrt(b),
+                "float64 s / float32 s": np.median(times[:, 1] / times[:, 0]),
+            }
+        )
+    return rows
