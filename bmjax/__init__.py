@@ -2,6 +2,10 @@
 
 from importlib.metadata import version as _version
 
+from bmjax import baselines as baselines
+from bmjax import metrics as metrics
+from bmjax import shrinkage as shrinkage
+from bmjax import simulate as simulate
 from bmjax._accelerated import Accelerated as Accelerated
 from bmjax._batch import fit_batch as fit_batch
 from bmjax._bound import lower_bound as lower_bound

@@ -110,7 +110,7 @@ class Accelerated:
         bound = bound_after_m_step(problem, third, third_left.sum_squares)
         slack = bound_slack(problem, bound)
         pruned = jnp.any(start.active != third.active)
-        kept = pruned | (bound >= carry.bound - slack)
+        kept = jnp.isfinite(bound) & (pruned | (bound >= carry.bound - slack))
         trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
         rose = kept & (pruned | (bound > carry.level + slack))
         num_cycles = carry.num_cycles + 1

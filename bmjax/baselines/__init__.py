@@ -4,8 +4,8 @@ Each takes (X, y), runs unchanged under `jax.jit` and `jax.vmap`, follows the fl
 of its input, and returns an `Estimate`, whose fields are named as those of `bmjax.Result`.
 """
 
-# from bmjax.baselines._ard import ard as ard
-# from bmjax.baselines._best_subset import best_subset_bic as best_subset_bic
+from bmjax.baselines._ard import ard as ard
+from bmjax.baselines._best_subset import best_subset_bic as best_subset_bic
 from bmjax.baselines._estimate import CrossValidation as CrossValidation
 from bmjax.baselines._estimate import Estimate as Estimate
 from bmjax.baselines._lasso import lasso as lasso

@@ -1,4 +1,9 @@
-"""The Lasso by coordinate descent on X'X, for one constant or for a cross-validated path."""
+"""The Lasso by coordinate descent on X'X, for one constant or for a cross-validated path.
+
+Where columns are correlated, descent finds the signs soon and then creeps: on the paper's uniform
+design with 30 features it took 700 sweeps an alpha. So each sweep is followed by leaps to the
+minimum for the signs found, which is exact once they are right: 2 steps an alpha.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +26,6 @@ from bmjax.baselines._moments import (
 
 # The path ends at this fraction of the smallest alpha that selects nothing, as in scikit-learn.
 _PATH_LENGTH = 1e-3
-_SWEEPS = 1
 
 
 def lasso(
@@ -45,10 +49,10 @@ def lasso(
         noise_precision: One over the noise variance.
         tolerance: How far the subgradient may be from zero, as a cosine between a column and y.
             Default: machine epsilon to the power 2/3.
-        max_steps: Most sweeps over the features.
+        max_steps: Most steps, each a sweep over the features and two leaps.
 
     Returns:
-        The estimate; `num_steps` counts sweeps, `noise_precision` is the given one.
+        The estimate; `num_steps` counts steps, `noise_precision` is the given one.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -91,13 +95,13 @@ def lasso_cv(
         num_alphas: Length of the grid.
         tolerance: How far the subgradient may be from zero, as a cosine between a column and y.
             Default: machine epsilon to the power 2/3.
-        max_steps: Most sweeps over the features at each alpha.
+        max_steps: Most steps at each alpha, each a sweep over the features and two leaps.
 
     Returns:
         The estimate at the chosen `alpha`, in the paper's objective at noise precision 1, that
-        is n times scikit-learn's; `num_steps` counts sweeps, those of the slowest fold at each
+        is n times scikit-learn's; `num_steps` counts steps, those of the slowest fold at each
         alpha; `objective` is the paper's, also at noise precision 1, while `noise_precision` is
-        estimated. The status is `MAX_STEPS` if any of the descents ran out of sweeps.
+        estimated. The status is `MAX_STEPS` if any of the descents ran out of steps.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -124,17 +128,17 @@ def descend(
     tolerance: Float[Array, " k"],
     max_steps: Int[Array, ""],
 ) -> tuple[Float[Array, " k"], Int[Array, ""], Bool[Array, ""]]:
-    """Minimise ||y - X coef||^2 / 2 + threshold'|coef| by coordinate descent.
+    """Minimise ||y - X coef||^2 / 2 + threshold'|coef| by coordinate descent with leaps.
 
     Args:
         m: The sums of the dataset.
         threshold: Weight of each absolute value.
         coef: Where to start.
         tolerance: How far each entry of the subgradient may be from zero.
-        max_sweeps: Most sweeps.
+        max_steps: Most steps, each a sweep and two leaps.
 
     Returns:
-        The coefficients, the sweeps made, and whether the tolerance was met.
+        The coefficients, the steps made, and whether the tolerance was met.
     """
     diagonal = jnp.diagonal(m.gram)
     live = diagonal > 0
@@ -166,10 +170,11 @@ def descend(
 
     def advance(carry):
         coef, slope, steps, _ = carry
-        for _ in range(_SWEEPS):
-            coef, slope = lax.fori_loop(0, len(coef), visit, (coef, slope))
-        # The slope anew each time, or the roundings of all updates would add up.
-        coef = leap(coef, residual_slope(m, coef))
+        coef, slope = lax.fori_loop(0, len(coef), visit, (coef, slope))
+        # A leap often ends where a feature leaves; the second then lands, and n <= k needs it to
+        # exchange features. The slope is summed anew, or the roundings of all updates add up.
+        for _ in range(2):
+            coef = leap(coef, residual_slope(m, coef))
         slope = residual_slope(m, coef)
         return coef, slope, steps + 1, unmet(coef, slope)
 
@@ -190,7 +195,7 @@ def _lasso(
 ) -> Estimate:
     m = anchored(X, y)
     threshold = jnp.broadcast_to(alpha / noise_precision, m.slope.shape)
-    coef, sweeps, converged = descend(
+    coef, steps, converged = descend(
         m, threshold, jnp.zeros_like(m.slope), tolerance * _lengths(m, y), max_steps
     )
     objective = noise_precision / 2 * residual_square(m, coef) + alpha * jnp.sum(jnp.abs(coef))
@@ -199,7 +204,7 @@ def _lasso(
         support=coef != 0,
         noise_precision=noise_precision,
         objective=objective,
-        num_steps=sweeps,
+        num_steps=steps,
         status=verdict(coef, objective, converged),
         alpha=alpha,
     )
@@ -228,15 +233,15 @@ def _lasso_cv(
     tolerances = jnp.broadcast_to((tolerance * _lengths(everything, y))[None], (folds + 1, k))
 
     def at_alpha(coefs, alpha):
-        thresholds = jnp.broadcast_to((alpha * trains.count / n)[:, None], (folds + 1, k))
-        coefs, sweeps, converged = jax.vmap(descend, in_axes=(0, 0, 0, 0, None))(
+        thresholds = jnp.broadcast_to((alpha * trains.samples / n)[:, None], (folds + 1, k))
+        coefs, steps, converged = jax.vmap(descend, in_axes=(0, 0, 0, 0, None))(
             trains, thresholds, coefs, tolerances, max_steps
         )
-        errors = jax.vmap(residual_square)(tests, coefs)[:-1] / tests.count[:-1]
-        return coefs, (coefs[-1], errors, jnp.max(sweeps), jnp.all(converged))
+        errors = jax.vmap(residual_square)(tests, coefs)[:-1] / tests.samples[:-1]
+        return coefs, (coefs[-1], errors, jnp.max(steps), jnp.all(converged))
 
     start = jnp.zeros((folds + 1, k), X.dtype)
-    _, (path, errors, sweeps, converged) = lax.scan(at_alpha, start, alphas)
+    _, (path, errors, steps, converged) = lax.scan(at_alpha, start, alphas)
     best = jnp.argmin(jnp.mean(errors, axis=1))
     coef, alpha = path[best], alphas[best]
     square = residual_square(everything, coef)
@@ -247,7 +252,7 @@ def _lasso_cv(
         support=coef != 0,
         noise_precision=unbiased_precision(square, n, selected, y),
         objective=objective,
-        num_steps=jnp.sum(sweeps, dtype=jnp.int32),
+        num_steps=jnp.sum(steps, dtype=jnp.int32),
         status=verdict(coef, objective + jnp.sum(errors), jnp.all(converged)),
         alpha=alpha,
         cross_validation=CrossValidation(alphas, errors),
@@ -263,6 +268,5 @@ def _lengths(m: Moments, y: Float[Array, " n"]) -> Float[Array, " k"]:
 
 
 def _tolerance(value: ArrayLike | None, dtype: jnp.dtype) -> Float[Array, ""]:
-    if value is None:
-        value = float(jnp.finfo(dtype).eps) ** (2 / 3)
-    return _validate.number("tolerance", value, dtype, low=0, open_low=False)
+    chosen = float(jnp.finfo(dtype).eps) ** (2 / 3) if value is None else value
+    return _validate.number("tolerance", chosen, dtype, low=0, open_low=False)
