@@ -121,7 +121,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | None) -> _Plan:
-    """Chunks of a power of two, so that few shapes are ever compiled; two or more a worker."""
+    """Chunks of a power of two, so that few shapes are ever compiled."""
     if width is not None:
         width = _validate.count("width", width, low=1)
     elif on_cpu:
@@ -129,7 +129,9 @@ def _plan(b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | N
         width = min(max(_LANES_BYTES // (3 * dataset_bytes), 1), 32)
     else:
         width = _ACCELERATOR_LANES
-    fair = -(-b // (2 * workers)) if workers > 1 else b
+    # A pool of lanes wastes steps only at its end, so it gets one long chunk a worker; single
+    # datasets get two, so that a worker that is done early can help.
+    fair = -(-b // (workers if width > 1 else 2 * workers))
     size = 1 << (max(fair, 1) - 1).bit_length()
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))

@@ -259,8 +259,8 @@ def solve_normal_equations(
 
     The system is scaled to a unit diagonal, so the answer is equivariant to the scale of each
     column. Duplicate columns or n < k make omega singular: a ridge of a few roundings keeps the
-    factor regular, and two rounds of refinement take its bias out of every direction that the
-    data do determine (what is left is of the order of (ridge / eigenvalue)^3).
+    factor regular, and a round of refinement takes its bias out of every direction that the data
+    do determine (what is left is of the order of (ridge / eigenvalue)^2).
     """
     diagonal = jnp.diagonal(omega)
     active = active & (diagonal > 0)
@@ -271,8 +271,7 @@ def solve_normal_equations(
     ridge = 2 * len(cross) * jnp.finfo(omega.dtype).eps
     factor = jax.scipy.linalg.cho_factor(scaled + ridge * jnp.eye(len(cross), dtype=omega.dtype))
     solution = jax.scipy.linalg.cho_solve(factor, target)
-    for _ in range(2):
-        solution += jax.scipy.linalg.cho_solve(factor, target - scaled @ solution)
+    solution += jax.scipy.linalg.cho_solve(factor, target - scaled @ solution)
     return solution * scale
 
 

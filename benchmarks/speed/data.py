@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from bmjax import metrics
+
 
 def two_features(b: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Section 5.2: X (40, 2) shared, y (b, 40); truth (0, 1), noise precision 200."""
@@ -25,7 +27,5 @@ def uniform_design(
 
 
 def f1_of_pruning(kept: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """F1 on the irrelevant features, a dataset each; 0 where none of them was pruned."""
-    idle, pruned = weights == 0, ~kept
-    hits = (pruned & idle).sum(axis=1)
-    return 2 * hits / np.maximum(pruned.sum(axis=1) + idle.sum(axis=1), 1)
+    """F1 on the irrelevant features, a dataset each."""
+    return np.asarray(metrics.pruning(kept, weights).f1)
