@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _steps, _validate
 from bmjax._bound import bound_after_m_step, bound_slack
+from bmjax._stopping import crawl
 from bmjax._types import Problem, State, select
 
 # Below the first the extrapolation would no longer be one; the second is beyond any use.
@@ -34,7 +35,7 @@ class AcceleratedCarry(NamedTuple):
         num_cycles: Cycles done.
         level: The bound when it was last seen to have risen by more than rounding.
         rose_at: The cycle at which that was.
-        distance: How far, in log inclusion, the last two EM iterations say there is to go.
+        moves: How far the last cycle's first two EM iterations each moved every log inclusion.
     """
 
     state: State
@@ -44,7 +45,7 @@ class AcceleratedCarry(NamedTuple):
     num_cycles: Int[Array, ""]
     level: Float[Array, ""]
     rose_at: Int[Array, ""]
-    distance: Float[Array, ""]
+    moves: Float[Array, "2 k"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Accelerated:
             num_cycles=zero,
             level=lowest,
             rose_at=zero,
-            distance=-lowest,
+            moves=jnp.full((2, len(state.weights)), jnp.inf, dtype),
         )
 
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
@@ -125,16 +126,27 @@ class Accelerated:
             num_cycles=num_cycles,
             level=jnp.where(rose, bound, carry.level),
             rose_at=jnp.where(rose, num_cycles, carry.rose_at),
-            distance=_distance(start, first, second),
+            moves=_log_inclusion_moves(start, first, second),
         )
 
-    def settled(self, carry: AcceleratedCarry, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
-        """Whether the last two EM iterations too predict that the fixed point is near.
+    def settled(
+        self, problem: Problem, carry: AcceleratedCarry, tolerance: Float[Array, ""]
+    ) -> Bool[Array, ""]:
+        """Whether the last EM iterations too predict that the fixed point is near.
 
         From cycle to cycle long extrapolations and small EM moves alternate, so that the course
-        of the states alone may look as if it were dying down.
+        of the states alone may look as if it were dying down. Here d2^2 / (d1 - d2), the rest of
+        a geometric series, has to be within the tolerance too. A move within rounding counts as
+        none: whether it hides a drift is for the windows of `_stopping` to tell.
         """
-        return carry.distance <= tolerance
+        d1, d2 = carry.moves
+        u = jax.nn.log_sigmoid(carry.state.log_odds)
+        active = carry.state.active
+        rounding = 16 * jnp.finfo(d2.dtype).eps * (1 + jnp.abs(jnp.where(active, u, 0)))
+        slowing = d1 > d2
+        to_go = jnp.where(slowing, d2**2 / jnp.where(slowing, d1 - d2, 1), jnp.inf)
+        at_rest = d2 <= rounding + crawl(problem, tolerance)
+        return jnp.all(at_rest | (to_go <= tolerance) | ~active)
 
     def result(self, problem: Problem, carry: AcceleratedCarry) -> State:
         """The state to report."""
@@ -166,16 +178,9 @@ class Accelerated:
         return jnp.where(inside, l2 + move, second.log_odds)
 
 
-def _distance(start: State, first: State, second: State) -> Float[Array, ""]:
-    """Largest d2^2 / (d1 - d2), the rest of a geometric series, of any log inclusion rate.
-
-    A move within rounding counts as none: whether it hides a drift is for the windows of
-    `_stopping` to tell.
-    """
-    u0, u1, u2 = (jax.nn.log_sigmoid(s.log_odds) for s in (start, first, second))
-    inside = second.active & jnp.isfinite(u0) & jnp.isfinite(u1)
-    d1, d2 = jnp.abs(u1 - u0), jnp.abs(u2 - u1)
-    rounding = 16 * jnp.finfo(u2.dtype).eps * (1 + jnp.abs(u2))
-    slowing = d1 > d2
-    to_go = jnp.where(slowing, d2**2 / jnp.where(slowing, d1 - d2, 1), jnp.inf)
-    return jnp.max(jnp.where(inside & (d2 > rounding), to_go, 0))
+def _log_inclusion_moves(start: State, first: State, second: State) -> Float[Array, "2 k"]:
+    """Absolute changes of log inclusion from one state to the next; zero where pruned."""
+    u0, u1, u2 = (
+        jnp.where(second.active, jax.nn.log_sigmoid(s.log_odds), 0) for s in (start, first, second)
+    )
+    return jnp.stack([jnp.abs(u1 - u0), jnp.abs(u2 - u1)])

@@ -59,7 +59,7 @@ def advance(problem: Problem, options: Options, solver: Solver, lane: _loop.Lane
     monitor, converged = _stopping.observe(
         problem, monitor, before.state, after.state, num_steps, options.tolerance
     )
-    converged &= solver.settled(after, options.tolerance) | ~jnp.any(after.state.active)
+    converged &= solver.settled(problem, after, options.tolerance) | ~jnp.any(after.state.active)
     out_of_steps = num_steps >= options.max_steps // solver.iterations
     status = _verdict(after.state, converged, solver.stalled(after), out_of_steps)
     return _loop.Lane((after, monitor), num_steps, status)

@@ -39,7 +39,7 @@ class Solver(Protocol):
         """The state to report, should the fit end now."""
         ...
 
-    def settled(self, carry: Any, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+    def settled(self, problem: Problem, carry: Any, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
         """False where the solver knows better than the states it went through that it has not."""
         ...
 
@@ -87,9 +87,11 @@ class EM:
         state, left = _steps.em_iteration(problem, carry.state, carry.residual, self.sweeps)
         return EMCarry(state, left.residual)
 
-    def settled(self, carry: EMCarry, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+    def settled(
+        self, problem: Problem, carry: EMCarry, tolerance: Float[Array, ""]
+    ) -> Bool[Array, ""]:
         """The states tell."""
-        del carry, tolerance
+        del problem, carry, tolerance
         return jnp.asarray(True)
 
     def result(self, problem: Problem, carry: EMCarry) -> State:
@@ -240,9 +242,11 @@ class EG:
             best=best,
         )
 
-    def settled(self, carry: EGCarry, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
+    def settled(
+        self, problem: Problem, carry: EGCarry, tolerance: Float[Array, ""]
+    ) -> Bool[Array, ""]:
         """The states tell."""
-        del carry, tolerance
+        del problem, carry, tolerance
         return jnp.asarray(True)
 
     def result(self, problem: Problem, carry: EGCarry) -> State:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, select
 
 # A window is at least this fraction of the steps before it, so that a rate of convergence as
 # slow as one over the number of steps shows clearly above rounding.
@@ -86,28 +86,36 @@ def observe(
         The new monitor, and whether the fit has converged.
     """
     newest = coordinates(after, monitor.size)
-    pruned = jnp.any(before.active != after.active)
-    pruned_at = jnp.where(pruned, num_steps, monitor.pruned_at)
-
     due = num_steps >= monitor.next_check
-    comparable = num_steps - pruned_at >= 2 * monitor.window
+    comparable = num_steps - monitor.pruned_at >= 2 * monitor.window
     # A cycle whose period divides the window looks like rest at its ends, hence the last step too.
     near = jnp.all(jnp.abs(newest - monitor.last) <= tolerance)
     near &= _within(problem, monitor, newest, after, tolerance)
-    converged = (due & comparable & near) | ~jnp.any(after.active)
+    pruned = jnp.any(before.active != after.active)
+    converged = (due & comparable & near & ~pruned) | ~jnp.any(after.active)
 
     # A check either slides by one window or, when windows have become short beside the steps
-    # done, doubles them: the two just seen are then the first of the next two.
-    grow = num_steps >= _WINDOW_FRACTION * monitor.window
+    # done, doubles them: the two just seen are then the first of the next two. A pruning begins
+    # another course, and the windows with it.
+    grow = num_steps - monitor.pruned_at >= _WINDOW_FRACTION * monitor.window
     window = jnp.where(grow, 2 * monitor.window, monitor.window)
-    waiting = monitor._replace(last=newest, pruned_at=pruned_at)
+    waiting = monitor._replace(last=newest)
     checked = waiting._replace(
         oldest=jnp.where(grow, monitor.oldest, monitor.middle),
         middle=newest,
         window=window,
         next_check=num_steps + window,
     )
-    monitor = jax.tree.map(lambda a, b: jnp.where(due, a, b), checked, waiting)
+    begun = Monitor(
+        size=monitor.size,
+        last=newest,
+        oldest=newest,
+        middle=newest,
+        window=jnp.ones_like(window),
+        next_check=num_steps + 1,
+        pruned_at=num_steps,
+    )
+    monitor = select(pruned, begun, select(due, checked, waiting))
     return monitor, converged
 
 
@@ -127,17 +135,30 @@ def _within(
     to_go = (second + rounding) * (second + rounding) / jnp.where(slowing > 0, slowing, 1)
     predicted = (slowing > 0) & (to_go <= tolerance)
 
-    # A rate may also stand still to rounding. Where it can drift this counts only if a drift of
-    # 0.01 / n a step, a fiftieth of the usual one, would have shown within the window and is not
-    # lost in the rounding of a single step.
+    # A rate may also stand still: to rounding, or moving so slowly over the whole window that
+    # only rounding decides whether it speeds up or slows down. Where it can drift this counts only
+    # if a drift of 0.01 / n a step, a fiftieth of the usual one, would have shown within the
+    # window and is not lost in the rounding of a single step.
     k = len(state.active)
+    window = monitor.window.astype(newest.dtype)
     drift = 0.01 / problem.num_samples
-    shows = rounding[:k] <= drift * monitor.window.astype(newest.dtype)
+    shows = rounding[:k] <= drift * window
     shows &= float(jnp.finfo(newest.dtype).eps) <= 10 * drift
     can_drift = state.active & jnp.isfinite(state.log_odds)
-    rate_still = (second[:k] <= rounding[:k]) & (shows | ~can_drift)
+    crawling = second[:k] <= rounding[:k] + crawl(problem, tolerance) * window
+    rate_still = crawling & (second[:k] <= jnp.maximum(tolerance, rounding[:k]))
+    rate_still &= shows | ~can_drift
     # Weights and noise follow the rates and the masks at a speed that does not depend on n, so a
     # quarter of the tolerance over a whole window is rest: in float32 the solution of the normal
     # equations jitters by their condition number times the rounding.
     still = jnp.concatenate([rate_still, second[k:] <= jnp.maximum(0.25 * tolerance, rounding[k:])])
     return jnp.all(predicted | still)
+
+
+def crawl(problem: Problem, tolerance: Float[Array, ""]) -> Float[Array, ""]:
+    """Change of a log inclusion rate in one step that counts as none.
+
+    A slope of the bound of s nats per unit of log inclusion moves it by s / n in an EM step; this
+    is the step of a slope of a hundredth of the tolerance.
+    """
+    return 0.01 * tolerance / problem.num_samples
