@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._types import Problem, State, select
+from bmjax._types import Problem, State
 
 # A window is at least this fraction of the steps before it, so that a rate of convergence as
 # slow as one over the number of steps shows clearly above rounding.
@@ -86,36 +86,28 @@ def observe(
         The new monitor, and whether the fit has converged.
     """
     newest = coordinates(after, monitor.size)
+    pruned = jnp.any(before.active != after.active)
+    pruned_at = jnp.where(pruned, num_steps, monitor.pruned_at)
+
     due = num_steps >= monitor.next_check
-    comparable = num_steps - monitor.pruned_at >= 2 * monitor.window
+    comparable = num_steps - pruned_at >= 2 * monitor.window
     # A cycle whose period divides the window looks like rest at its ends, hence the last step too.
     near = jnp.all(jnp.abs(newest - monitor.last) <= tolerance)
     near &= _within(problem, monitor, newest, after, tolerance)
-    pruned = jnp.any(before.active != after.active)
-    converged = (due & comparable & near & ~pruned) | ~jnp.any(after.active)
+    converged = (due & comparable & near) | ~jnp.any(after.active)
 
     # A check either slides by one window or, when windows have become short beside the steps
-    # done, doubles them: the two just seen are then the first of the next two. A pruning begins
-    # another course, and the windows with it.
-    grow = num_steps - monitor.pruned_at >= _WINDOW_FRACTION * monitor.window
+    # done, doubles them: the two just seen are then the first of the next two.
+    grow = num_steps >= _WINDOW_FRACTION * monitor.window
     window = jnp.where(grow, 2 * monitor.window, monitor.window)
-    waiting = monitor._replace(last=newest)
+    waiting = monitor._replace(last=newest, pruned_at=pruned_at)
     checked = waiting._replace(
         oldest=jnp.where(grow, monitor.oldest, monitor.middle),
         middle=newest,
         window=window,
         next_check=num_steps + window,
     )
-    begun = Monitor(
-        size=monitor.size,
-        last=newest,
-        oldest=newest,
-        middle=newest,
-        window=jnp.ones_like(window),
-        next_check=num_steps + 1,
-        pruned_at=num_steps,
-    )
-    monitor = select(pruned, begun, select(due, checked, waiting))
+    monitor = jax.tree.map(lambda a, b: jnp.where(due, a, b), checked, waiting)
     return monitor, converged
 
 
