@@ -11,11 +11,12 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from bmjax import _steps, _validate
 from bmjax._bound import bound_after_m_step, bound_slack
-from bmjax._stopping import crawl
+from bmjax._progress import Progress, begin
+from bmjax._stopping import crawl, rounding_of
 from bmjax._types import Problem, State, select
 
 # Below the first the extrapolation would no longer be one; the second is beyond any use.
@@ -30,21 +31,16 @@ class AcceleratedCarry(NamedTuple):
     Attributes:
         state: The state, always the outcome of an EM iteration.
         residual: y - (X o M) weights there.
-        bound: The bound when an extrapolation was last kept; the state's is not below it.
+        progress: The bounds of the extrapolations kept, a step a cycle; the state's own is not
+            below the last.
         trust: Largest extrapolation, as a multiple of the last EM move.
-        num_cycles: Cycles done.
-        level: The bound when it was last seen to have risen by more than rounding.
-        rose_at: The cycle at which that was.
         moves: How far the last cycle's first two EM iterations each moved every log inclusion.
     """
 
     state: State
     residual: Float[Array, " n"]
-    bound: Float[Array, ""]
+    progress: Progress
     trust: Float[Array, ""]
-    num_cycles: Int[Array, ""]
-    level: Float[Array, ""]
-    rose_at: Int[Array, ""]
     moves: Float[Array, "2 k"]
 
 
@@ -82,16 +78,11 @@ class Accelerated:
     def init(self, problem: Problem, state: State) -> AcceleratedCarry:
         """The carry before the first step."""
         dtype = problem.y.dtype
-        lowest = jnp.asarray(-jnp.inf, dtype)
-        zero = jnp.zeros((), jnp.int32)
         return AcceleratedCarry(
             state=state,
             residual=_steps.residual(problem, state),
-            bound=lowest,
+            progress=begin(jnp.asarray(-jnp.inf, dtype)),
             trust=jnp.asarray(self.trust, dtype),
-            num_cycles=zero,
-            level=lowest,
-            rose_at=zero,
             moves=jnp.full((2, len(state.weights)), jnp.inf, dtype),
         )
 
@@ -102,7 +93,7 @@ class Accelerated:
         second, left = _steps.em_iteration(problem, first, left.residual, self.sweeps)
         # Once the bound has stopped rising, what is left to extrapolate is rounding: plain EM
         # settles where extrapolation would only stir.
-        settling = carry.num_cycles - carry.rose_at > _PATIENCE
+        settling = carry.progress.idle > _PATIENCE
         trust = jnp.where(settling, 0, carry.trust)
         # Weights stay, so the residual does too.
         beyond = second._replace(log_odds=self._extrapolate(start, first, second, trust))
@@ -110,22 +101,16 @@ class Accelerated:
 
         bound = bound_after_m_step(problem, third, third_left.sum_squares)
         slack = bound_slack(problem, bound)
+        best = carry.progress.bound
         pruned = jnp.any(start.active != third.active)
-        kept = jnp.isfinite(bound) & (pruned | (bound >= carry.bound - slack))
+        kept = jnp.isfinite(bound) & (pruned | (bound >= best - slack))
         trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
-        rose = kept & (pruned | (bound > carry.level + slack))
-        num_cycles = carry.num_cycles + 1
         state, residual = select(kept, (third, third_left.residual), (second, left.residual))
         return AcceleratedCarry(
             state=state,
             residual=residual,
-            bound=jnp.where(
-                kept, jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)), carry.bound
-            ),
+            progress=carry.progress.after_step(jnp.where(kept, bound, best), slack, kept & pruned),
             trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
-            num_cycles=num_cycles,
-            level=jnp.where(rose, bound, carry.level),
-            rose_at=jnp.where(rose, num_cycles, carry.rose_at),
             moves=_log_inclusion_moves(start, first, second),
         )
 
@@ -142,7 +127,7 @@ class Accelerated:
         d1, d2 = carry.moves
         u = jax.nn.log_sigmoid(carry.state.log_odds)
         active = carry.state.active
-        rounding = 16 * jnp.finfo(d2.dtype).eps * (1 + jnp.abs(jnp.where(active, u, 0)))
+        rounding = rounding_of(jnp.where(active, u, 0))
         slowing = d1 > d2
         to_go = jnp.where(slowing, d2**2 / jnp.where(slowing, d1 - d2, 1), jnp.inf)
         at_rest = d2 <= rounding + crawl(problem, tolerance)
@@ -154,9 +139,8 @@ class Accelerated:
         return _steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: AcceleratedCarry) -> Bool[Array, ""]:
-        """Whether the bound has not risen for 200 cycles and a third of all cycles."""
-        idle = carry.num_cycles - carry.rose_at
-        return (idle > 200) & (3 * idle > carry.num_cycles)
+        """Whether the bound has long stopped rising."""
+        return carry.progress.stalled
 
     def _extrapolate(
         self, start: State, first: State, second: State, trust: Float[Array, ""]

@@ -92,10 +92,19 @@ class Result(NamedTuple):
         Raises:
             ValueError: If X has not as many columns as there are coefficients.
         """
-        X = jnp.asarray(X)
-        if X.ndim < 2 or X.shape[-1] != self.coef.shape[-1]:
-            raise ValueError(
-                f"X has shape {X.shape}; predict needs samples in rows and the "
-                f"{self.coef.shape[-1]} features of the fit in columns."
-            )
-        return jnp.einsum("...nk,...k->...n", X, self.coef)
+        return linear_predictor(X, self.coef)
+
+
+def linear_predictor(X: ArrayLike, coef: Float[Array, "*b k"]) -> jax.Array:
+    """X @ coef, for one set of samples or one a batch member; see `Result.predict`.
+
+    Raises:
+        ValueError: If X has not as many columns as there are coefficients.
+    """
+    X = jnp.asarray(X)
+    if X.ndim < 2 or X.shape[-1] != coef.shape[-1]:
+        raise ValueError(
+            f"X has shape {X.shape}; predict needs samples in rows and the "
+            f"{coef.shape[-1]} features of the fit in columns."
+        )
+    return jnp.einsum("...nk,...k->...n", X, coef)

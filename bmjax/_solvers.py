@@ -8,11 +8,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from bmjax import _steps, _validate
 from bmjax._bound import bound_slack, lower_bound
 from bmjax._gradient import Parameters, paper_optimizer
+from bmjax._progress import Progress, begin
 from bmjax._types import Problem, State, select
 
 
@@ -110,20 +111,14 @@ class EGCarry(NamedTuple):
 
     Attributes:
         state: Parameters, and the mask means that the E step gives for them.
-        bound: The bound there, the highest so far for this active set when safeguarded.
+        progress: The course of the bound; when safeguarded its highest is that of the state.
         optimizer: State of the optax chain.
-        num_steps: Steps done.
-        level: The bound when it was last seen to have risen by more than rounding.
-        rose_at: The step at which that was.
         best: Without a safeguard, the best state so far for this active set, and its bound.
     """
 
     state: State
-    bound: Float[Array, ""]
+    progress: Progress
     optimizer: Any
-    num_steps: Int[Array, ""]
-    level: Float[Array, ""]
-    rose_at: Int[Array, ""]
     best: tuple[State, Float[Array, ""]] | None
 
 
@@ -192,14 +187,10 @@ class EG:
         """The carry before the first step: an E step at the initial parameters."""
         state = self._estimate_masks(problem, state)
         bound = lower_bound(problem, state)
-        zero = jnp.zeros((), jnp.int32)
         return EGCarry(
             state=state,
-            bound=bound,
+            progress=begin(bound),
             optimizer=self._chain(problem).init(Parameters(state.weights, state.inclusion)),
-            num_steps=zero,
-            level=bound,
-            rose_at=zero,
             best=None if self.safeguard else (state, bound),
         )
 
@@ -222,23 +213,19 @@ class EG:
         bound = lower_bound(problem, after)
 
         pruned = jnp.any(before.active != after.active)
-        slack = bound_slack(problem, carry.bound)
-        num_steps = carry.num_steps + 1
+        highest = carry.progress.bound
+        slack = bound_slack(problem, highest)
         best = carry.best
         if best is None:
-            accepted = m_turn | pruned | (bound >= carry.bound - slack)
+            accepted = m_turn | pruned | (bound >= highest - slack)
             after = select(accepted, after, by_m)
-            bound = jnp.where(accepted, bound, carry.bound)
+            bound = jnp.where(accepted, bound, highest)
         else:
             best = select(pruned | (bound >= best[1]), (after, bound), best)
-        rose = pruned | (bound > carry.level + slack)
         return EGCarry(
             state=after,
-            bound=jnp.where(pruned, bound, jnp.maximum(bound, carry.bound)),
+            progress=carry.progress.after_step(bound, slack, pruned),
             optimizer=select(m_turn, carry.optimizer, optimizer),
-            num_steps=num_steps,
-            level=jnp.where(rose, bound, carry.level),
-            rose_at=jnp.where(rose, num_steps, carry.rose_at),
             best=best,
         )
 
@@ -254,9 +241,8 @@ class EG:
         return _steps.m_step(problem, carry.state if carry.best is None else carry.best[0])
 
     def stalled(self, carry: EGCarry) -> Bool[Array, ""]:
-        """Whether the bound has not risen for 200 steps and a third of all steps."""
-        idle = carry.num_steps - carry.rose_at
-        return (idle > 200) & (3 * idle > carry.num_steps)
+        """Whether the bound has long stopped rising."""
+        return carry.progress.stalled
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
         residual = _steps.residual(problem, state)
@@ -280,4 +266,4 @@ class Hybrid(EG):
         _validate.count("switch", self.switch, low=0)
 
     def _takes_m_step(self, carry: EGCarry) -> Bool[Array, ""]:
-        return carry.num_steps < self.switch
+        return carry.progress.num_steps < self.switch

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, select
 
 # A window is at least this fraction of the steps before it, so that a rate of convergence as
 # slow as one over the number of steps shows clearly above rounding.
@@ -107,8 +107,7 @@ def observe(
         window=window,
         next_check=num_steps + window,
     )
-    monitor = jax.tree.map(lambda a, b: jnp.where(due, a, b), checked, waiting)
-    return monitor, converged
+    return select(due, checked, waiting), converged
 
 
 def _within(
@@ -119,7 +118,7 @@ def _within(
     tolerance: Float[Array, ""],
 ) -> Bool[Array, ""]:
     """Whether every coordinate is predicted to be within the tolerance of its limit."""
-    rounding = 16 * jnp.finfo(newest.dtype).eps * (1 + jnp.abs(newest))
+    rounding = rounding_of(newest)
     first = jnp.abs(monitor.middle - monitor.oldest)
     second = jnp.abs(newest - monitor.middle)
     # Rounding may have made the first move look larger and the second smaller than they were.
@@ -154,3 +153,8 @@ def crawl(problem: Problem, tolerance: Float[Array, ""]) -> Float[Array, ""]:
     is the step of a slope of a hundredth of the tolerance.
     """
     return 0.01 * tolerance / problem.num_samples
+
+
+def rounding_of(values: Float[Array, " d"]) -> Float[Array, " d"]:
+    """How far coordinates may be off by rounding alone."""
+    return 16 * jnp.finfo(values.dtype).eps * (1 + jnp.abs(values))

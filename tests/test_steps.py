@@ -112,9 +112,11 @@ def test_g_step_equals_reference(reparametrize, rate, known_noise, dtype, roundi
     assert got.weights[1] != state.weights[1]
 
 
-def test_preconditioner_is_the_inverse_metric():
-    """The direction is inv(J'J) grad G, J the Jacobian of (beta, pi) -> (beta, beta pi)."""
-    problem, state = some_state(5)
+def bound_of_parameters(problem, state):
+    """The bound as a function of `Parameters`, the point the state is at, and where it is inside.
+
+    Rates of exactly zero or one stay as they are; the point holds 0.5 in their place.
+    """
     inside = (state.inclusion > 0) & (state.inclusion < 1)
 
     def bound(theta):
@@ -122,7 +124,13 @@ def test_preconditioner_is_the_inverse_metric():
         log_odds = jnp.where(inside, log_odds, state.log_odds)
         return bmjax.lower_bound(problem, state._replace(weights=theta.weights, log_odds=log_odds))
 
-    here = Parameters(state.weights, jnp.where(inside, state.inclusion, 0.5))
+    return bound, Parameters(state.weights, jnp.where(inside, state.inclusion, 0.5)), inside
+
+
+def test_preconditioner_is_the_inverse_metric():
+    """The direction is inv(J'J) grad G, J the Jacobian of (beta, pi) -> (beta, beta pi)."""
+    problem, state = some_state(5)
+    bound, here, inside = bound_of_parameters(problem, state)
     slope = jax.grad(bound)(here)
     slope = slope._replace(inclusion=jnp.where(inside, slope.inclusion, 0))
     transform = precondition_by_reparametrization()
@@ -141,14 +149,7 @@ def test_preconditioner_is_the_inverse_metric():
 def test_g_step_gradient_is_that_of_the_bound():
     """A plain unit-rate step moves by the autodiff gradient of the bound."""
     problem, state = some_state(6)
-    inside = (state.inclusion > 0) & (state.inclusion < 1)
-
-    def bound(theta):
-        log_odds = jnp.log(theta.inclusion) - jnp.log1p(-theta.inclusion)
-        log_odds = jnp.where(inside, log_odds, state.log_odds)
-        return bmjax.lower_bound(problem, state._replace(weights=theta.weights, log_odds=log_odds))
-
-    here = Parameters(state.weights, jnp.where(inside, state.inclusion, 0.5))
+    bound, here, inside = bound_of_parameters(problem, state)
     slope = jax.grad(bound)(here)
     rate = 1e-6
     optimizer = paper_optimizer(rate, reparametrize=False, cap=None)

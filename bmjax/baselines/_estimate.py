@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from bmjax._result import linear_predictor
 from bmjax._types import Status
 
 
@@ -63,13 +64,7 @@ class Estimate(NamedTuple):
         Raises:
             ValueError: If X has not as many columns as there are coefficients.
         """
-        X = jnp.asarray(X)
-        if X.ndim < 2 or X.shape[-1] != self.coef.shape[-1]:
-            raise ValueError(
-                f"X has shape {X.shape}; predict needs samples in rows and the "
-                f"{self.coef.shape[-1]} features of the fit in columns."
-            )
-        return jnp.einsum("...nk,...k->...n", X, self.coef)
+        return linear_predictor(X, self.coef)
 
 
 def verdict(
