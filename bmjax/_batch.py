@@ -19,10 +19,11 @@ from jaxtyping import Array, Float, Int
 
 from bmjax import _lane, _loop, _validate
 from bmjax._fit import run
+from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
 from bmjax._result import LaneSteps, Result
 from bmjax._solvers import Solver
-from bmjax._types import Problem
+from bmjax._types import Problem, select
 
 # Lanes side by side share the overhead of a kernel, which rules below some 20 kB a dataset; above
 # it one dataset after another is faster, in cache and without batched products (measured).
@@ -38,7 +39,10 @@ def fit_batch(
     solver: Solver | None = None,
     noise_precision: ArrayLike | None = None,
     initial_weights: ArrayLike | None = None,
-    initial_inclusion: ArrayLike = 0.5,
+    initial_inclusion: ArrayLike | None = None,
+    starts: ArrayLike | None = None,
+    moves: int | None = None,
+    criterion: str = "learned",
     prune_threshold: ArrayLike | None = None,
     tolerance: ArrayLike = 1e-3,
     max_steps: int = 20_000,
@@ -58,6 +62,9 @@ def fit_batch(
         noise_precision: As for `fit`, the same for all datasets.
         initial_weights: As for `fit`, the same for all datasets.
         initial_inclusion: As for `fit`, the same for all datasets.
+        starts: As for `fit`, the same for all datasets.
+        moves: As for `fit`.
+        criterion: As for `fit`.
         prune_threshold: As for `fit`.
         tolerance: As for `fit`.
         max_steps: As for `fit`.
@@ -74,35 +81,38 @@ def fit_batch(
     features, targets, dtype = _validate.batch(X, y)
     b, n = targets.shape
     k = features.shape[-1]
-    options, solver = checked(
+    options, solver, plan = checked(
         k,
         dtype,
         solver=solver,
         noise_precision=noise_precision,
         initial_weights=initial_weights,
         initial_inclusion=initial_inclusion,
+        starts=starts,
+        moves=moves,
+        criterion=criterion,
         prune_threshold=prune_threshold,
         tolerance=tolerance,
         max_steps=max_steps,
     )
     on_cpu = jax.default_backend() == "cpu"
     workers = len(os.sched_getaffinity(0)) if on_cpu else 1
-    plan = _plan(b, n * k * dtype.itemsize, workers, on_cpu, width)
+    cut = _cut(b, n * k * dtype.itemsize, workers, on_cpu, width, plan)
     shared = features.ndim == 2
     if shared:
         features = jnp.asarray(features, dtype)
-    work_off = partial(_work_off, options=options, solver=solver, width=plan.width)
+    work_off = partial(_work_off, options=options, solver=solver, plan=plan, width=cut.width)
 
     def chunk(begin: int) -> tuple[Any, int]:
-        rows = slice(begin, min(begin + plan.size, b))
-        X = features if shared else _padded(features[rows], plan.size, dtype)
+        rows = slice(begin, min(begin + cut.size, b))
+        X = features if shared else _padded(features[rows], cut.size, dtype)
         count = jnp.asarray(rows.stop - rows.start, jnp.int32)
-        result, steps = work_off(X, _padded(targets[rows], plan.size, dtype), count)
+        result, steps = work_off(X, _padded(targets[rows], cut.size, dtype), count)
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: rows.stop - rows.start], result), int(
             steps
         )
 
-    begins = range(0, b, plan.size)
+    begins = range(0, b, cut.size)
     with ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(chunk, begins))
     result = jax.tree.map(
@@ -113,17 +123,21 @@ def fit_batch(
     return result._replace(lane_steps=LaneSteps(useful, total))
 
 
-class _Plan(NamedTuple):
+class _Cut(NamedTuple):
     """How a batch is cut up: datasets a chunk, and lanes side by side in it."""
 
     size: int
     width: int
 
 
-def _plan(b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | None) -> _Plan:
+def _cut(
+    b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | None, plan: Plan
+) -> _Cut:
     """Chunks of a power of two, so that few shapes are ever compiled."""
     if width is not None:
         width = _validate.count("width", width, low=1)
+    elif on_cpu and plan.fits > 1:
+        width = 1  # lanes that begin one fit after another wait for each other
     elif on_cpu:
         # A lane works on X, the masks and their product.
         width = min(max(_LANES_BYTES // (3 * dataset_bytes), 1), 32)
@@ -135,7 +149,7 @@ def _plan(b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | N
     size = 1 << (max(fair, 1) - 1).bit_length()
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))
-    return _Plan(size, min(width, size))
+    return _Cut(size, min(width, size))
 
 
 def _padded(rows: Any, size: int, dtype: Any) -> Array:
@@ -156,24 +170,26 @@ class _Work(NamedTuple):
 
     X: Float[Array, "*w k n"] | None
     y: Float[Array, "*w n"]
-    lane: _loop.Lane
+    climb: Climb
 
 
-@partial(jax.jit, static_argnames=("solver", "width"))
+@partial(jax.jit, static_argnames=("solver", "plan", "width"))
 def _work_off(
     X: Float[Array, "*b n k"],
     y: Float[Array, "b n"],
     count: Int[Array, ""],
     options: _lane.Options,
     solver: Solver,
+    plan: Plan,
     width: int,
 ) -> tuple[Result, Int[Array, ""]]:
     """The fits of one chunk, of which the first `count` datasets are real, and lane-steps made."""
     size = len(y)
+    shared = X.ndim == 2
     if width == 1:
         # One after another: no lane to keep full, and no batched products.
         def one(i):
-            return run(X if X.ndim == 2 else X[i], y[i], options, solver=solver)
+            return run(X if shared else X[i], y[i], options, solver=solver, plan=plan)
 
         def store(i, results):
             return jax.tree.map(lambda rows, new: rows.at[i].set(new), results, one(i))
@@ -184,29 +200,50 @@ def _work_off(
         result = jax.lax.fori_loop(0, count, store, blank)
         return result, jnp.sum(result.num_steps, dtype=jnp.int32) // solver.iterations
 
-    common = X.T if X.ndim == 2 else None
+    def problem(own: Array | None, y: Array) -> Problem:
+        return options.problem(X.T if own is None else own, y)
 
-    def problem(work: _Work) -> Problem:
-        X = common if work.X is None else work.X
-        assert X is not None
-        return options.problem(X, work.y)
+    # All starts beforehand, a few datasets at a time, so that a refill only has to pick them up.
+    places = jax.lax.map(
+        lambda i: points(problem(None if shared else X[i].T, y[i]), options, plan),
+        jnp.arange(size),
+        batch_size=min(width, size),
+    )
 
     def start(index: Int[Array, " w"]) -> _Work:
-        def begin(i):
-            work = _Work(None if X.ndim == 2 else X[i].T, y[i], _loop.Lane(None, i, i))
-            return work._replace(lane=_lane.start(problem(work), options, solver))
+        def begin_one(i):
+            own = None if shared else X[i].T
+            there = jax.tree.map(lambda leaf: leaf[i], places)
+            return _Work(own, y[i], begin(problem(own, y[i]), options, solver, plan, there))
 
-        return jax.vmap(begin)(index)
+        return jax.vmap(begin_one)(index)
+
+    def step(work: _Work) -> _Work:
+        lane = _lane.advance(problem(work.X, work.y), options, solver, work.climb.lane)
+        return work._replace(climb=work.climb._replace(lane=lane))
+
+    def after_fit(work: _Work) -> _Work:
+        climb = next_fit(problem(work.X, work.y), options, solver, plan, work.climb)
+        ended = ~work.climb.lane.running & ~work.climb.done
+        return work._replace(climb=select(ended, climb, work.climb))
 
     def advance(work: _Work) -> _Work:
-        def move(work):
-            return work._replace(lane=_lane.advance(problem(work), options, solver, work.lane))
+        return begin_next(jax.vmap(step)(work))
 
-        return jax.vmap(move)(work)
-
-    def report(work: _Work) -> Result:
-        return jax.vmap(lambda work: _lane.report(problem(work), solver, work.lane))(work)
+    def begin_next(work: _Work) -> _Work:
+        """Whatever has ended begins its next fit, also where that ends before any step."""
+        return jax.lax.while_loop(
+            lambda work: jnp.any(~work.climb.lane.running & ~work.climb.done),
+            jax.vmap(after_fit),
+            work,
+        )
 
     return _loop.run_pool(
-        start, advance, lambda work: work.lane.running, report, size, count, width
+        lambda index: begin_next(start(index)),
+        advance,
+        lambda work: ~work.climb.done,
+        lambda work: jax.vmap(report)(work.climb),
+        size,
+        count,
+        width,
     )

@@ -62,17 +62,33 @@ def _bound(
     log_likelihood = 0.5 * n * jnp.log(state.noise_precision / (2 * jnp.pi))
     log_likelihood -= 0.5 * state.noise_precision * sum_squares
 
-    log_prior = _expected_log_bernoulli(kept, left_out, state.log_odds)
-    log_odds = jnp.where(active, state.log_odds, 0)
-    inclusion = jax.nn.sigmoid(log_odds)
-    penalty = jnp.log(n * inclusion) + (kept - inclusion) / inclusion
-    per_feature = n * log_prior - 0.5 * penalty + jnp.sum(_entropy(state.mask_mean), axis=1)
-
+    per_feature = _feature_terms(problem, state, kept, left_out)
     return (
         log_likelihood
         + jnp.sum(jnp.where(active, per_feature, 0))
         - 0.5 * (jnp.sum(active, dtype=kept.dtype) + 1) * math.log(n)
     )
+
+
+def masking_cost(problem: Problem, state: State) -> Float[Array, " k"]:
+    """What masks and inclusion rate of each feature take off the bound after an M step, in nats.
+
+    log(n) / 2 for a feature that is never masked.
+    """
+    left_out = jax.nn.sigmoid(-state.log_odds)
+    return -_feature_terms(problem, state, state.inclusion, left_out)
+
+
+def _feature_terms(
+    problem: Problem, state: State, kept: Float[Array, " k"], left_out: Float[Array, " k"]
+) -> Float[Array, " k"]:
+    """E[log p(z)] + H(z) - (log(n pi) + (mean mask - pi) / pi) / 2 of every feature."""
+    n = problem.num_samples
+    log_prior = _expected_log_bernoulli(kept, left_out, state.log_odds)
+    log_odds = jnp.where(state.active, state.log_odds, 0)
+    inclusion = jax.nn.sigmoid(log_odds)
+    penalty = jnp.log(n * inclusion) + (kept - inclusion) / inclusion
+    return n * log_prior - 0.5 * penalty + jnp.sum(_entropy(state.mask_mean), axis=1)
 
 
 def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:

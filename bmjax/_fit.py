@@ -5,9 +5,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _lane, _loop, _validate
+from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
-from bmjax._result import Result
+from bmjax._result import History, Result
 from bmjax._solvers import Solver
+from bmjax._types import select
 
 
 def fit(
@@ -17,7 +19,10 @@ def fit(
     solver: Solver | None = None,
     noise_precision: ArrayLike | None = None,
     initial_weights: ArrayLike | None = None,
-    initial_inclusion: ArrayLike = 0.5,
+    initial_inclusion: ArrayLike | None = None,
+    starts: ArrayLike | None = None,
+    moves: int | None = None,
+    criterion: str = "learned",
     prune_threshold: ArrayLike | None = None,
     tolerance: ArrayLike = 1e-3,
     max_steps: int = 20_000,
@@ -36,18 +41,32 @@ def fit(
         y: (n,) target; (n, 1) is taken as (n,).
         solver: `Accelerated()` (the default), or the paper's `EM()`, `EG(...)`, `Hybrid(...)`.
         noise_precision: One over the noise variance where it is known; it is then held fixed.
-        initial_weights: (k,) weights to start from, instead of least squares.
-        initial_inclusion: Inclusion rate(s) to start from, in (0, 1], a number or (k,). The
-            bound has many local optima and this decides which one is found. Low rates serve
-            weak signals, rates near one strong signals; the paper does not say what it used.
+        initial_weights: (k,) weights to start from, instead of least squares. One fit, from all
+            features, as with `initial_inclusion` (0.5 if that is not given).
+        initial_inclusion: Inclusion rate(s) to start from, in (0, 1], a number or (k,): one fit,
+            to the local optimum next to this start, as the paper has it. The bound has many and
+            this decides which one is found: low rates serve weak signals, rates near one strong
+            signals; the paper does not say what it used. Default: see `starts`.
+        starts: Several starts, of which the one of the highest score is returned. A number: that
+            many of the guided ones, which are the best subset of features, as far as a search by
+            the score of features that are never masked finds it, at inclusion 0.99 and at 0.5,
+            and then all features at 0.1, 0.5, 0.99, 0.05, 0.2, 0.9, 0.02 and 0.3. Or the rates,
+            (s,) for all features or (s, k), where a feature at 0 starts out pruned. Default: 2.
+        moves: Most moves tried after the starts: the best fit with a feature dropped, added or
+            exchanged, fitted again and kept if the score is higher. Default: 5, or 0 if
+            `initial_inclusion` or `initial_weights` is given.
+        criterion: What ranks finished fits: `"learned"`, `"held"` or `"paper"`, by what each
+            charges a kept feature at inclusion 1: log(n)/2 + log(tau)/2 with tau >= 1 the
+            spread of the weights, and a charge for the number of features looked at; log(n)/2,
+            which is BIC; or log(n), which is the bound itself.
         prune_threshold: A feature whose mean mask falls below this is pruned (delta). Default:
             the machine epsilon, as in the paper's first experiment.
         tolerance: Predicted distance to the fixed point that counts as converged, for log
             inclusion, for coefficients relative to the larger of effect and noise, and for the
             log noise level. Free of the scale of X and y and of n.
-        max_steps: Most iterations (E steps) to run.
-        history: Whether to record each step of the solver: each iteration, for `Accelerated` each
-            cycle of three. Takes that many rows of memory.
+        max_steps: Most iterations (E steps) of one fit, from one start.
+        history: Whether to record each step of the solver in the fit that is returned: each
+            iteration, for `Accelerated` each cycle of three. Takes that many rows of memory.
 
     Returns:
         The fitted model. `status` says how it ended; a fit never raises once it has begun.
@@ -61,13 +80,16 @@ def fit(
         Shrinkage Bias", ACML 2015.
     """
     X, y = _validate.data(X, y)
-    options, solver = checked(
+    options, solver, plan = checked(
         X.shape[1],
         X.dtype,
         solver=solver,
         noise_precision=noise_precision,
         initial_weights=initial_weights,
         initial_inclusion=initial_inclusion,
+        starts=starts,
+        moves=moves,
+        criterion=criterion,
         prune_threshold=prune_threshold,
         tolerance=tolerance,
         max_steps=max_steps,
@@ -77,6 +99,7 @@ def fit(
         y,
         options,
         solver=solver,
+        plan=plan,
         history_length=max_steps // solver.iterations if history else None,
     )
 
@@ -87,21 +110,33 @@ def run(
     options: _lane.Options,
     *,
     solver: Solver,
+    plan: Plan,
     history_length: int | None = None,
 ) -> Result:
     """The fit of checked arguments, a pure function to be compiled."""
     problem = options.problem(X.T, y)
-    lane = _lane.start(problem, options, solver)
+    climb = begin(problem, options, solver, plan, points(problem, options, plan))
 
     def advance(lane: _loop.Lane) -> _loop.Lane:
         return _lane.advance(problem, options, solver, lane)
 
-    if history_length is None:
-        return _lane.report(problem, solver, _loop.run(advance, lane))
-    lane, course = _loop.run_recorded(
-        advance, lane, lambda lane: _lane.record(problem, lane), history_length
-    )
-    return _lane.report(problem, solver, lane, course)
+    def record(lane: _loop.Lane) -> History:
+        return _lane.record(problem, lane)
+
+    def one_fit(best: tuple[Climb, History | None]) -> tuple[Climb, History | None]:
+        climb, course = best
+        if history_length is None:
+            lane, own = _loop.run(advance, climb.lane), None
+        else:
+            lane, own = _loop.run_recorded(advance, climb.lane, record, history_length)
+        climb = next_fit(problem, options, solver, plan, climb._replace(lane=lane))
+        return climb, select(climb.improved, own, course)
+
+    blank = None
+    if history_length is not None:
+        blank = _loop.blank_record(record, climb.lane, history_length)
+    climb, course = jax.lax.while_loop(lambda best: ~best[0].done, one_fit, (climb, blank))
+    return report(climb, course)
 
 
-_fit = jax.jit(run, static_argnames=("solver", "history_length"))
+_fit = jax.jit(run, static_argnames=("solver", "plan", "history_length"))

@@ -1,10 +1,37 @@
 """Where a fit starts. The paper says nothing of initial values; these choices are ours."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
+from bmjax._criterion import Criterion
+from bmjax._squares import anchored, smallest_square
 from bmjax._steps import noise_floor, restrict, solve_normal_equations
+from bmjax._subset import (
+    Charges,
+    likelihood_rise,
+    most_features,
+    search,
+    starts_of_search,
+    unit_columns,
+)
 from bmjax._types import Problem, State
+
+
+class Point(NamedTuple):
+    """The parameters that a fit starts from.
+
+    Attributes:
+        inclusion: Inclusion rates; a feature at zero starts out pruned.
+        weights: Weights.
+        noise_precision: Noise precision.
+    """
+
+    inclusion: Float[Array, "*s k"]
+    weights: Float[Array, "*s k"]
+    noise_precision: Float[Array, "*s"]
 
 
 def initialise(
@@ -18,40 +45,106 @@ def initialise(
     precision at n / ||y - X weights||^2 unless it is known. Where n <= k least squares leaves no
     residual, so weights and noise come from the ridge regression of highest evidence instead.
     A feature that is zero in every row, or any feature if y is zero in every row, can explain
-    nothing and starts out pruned.
+    nothing and starts out pruned, as does one whose rate is zero.
 
     Args:
         problem: The dataset.
-        inclusion: Initial inclusion rates, in (0, 1].
+        inclusion: Initial inclusion rates, in [0, 1].
         weights: Initial weights in place of the least-squares ones.
 
     Returns:
         The initial state.
     """
+    return state_at(problem, dense_point(problem, inclusion, weights))
+
+
+def state_at(problem: Problem, point: Point) -> State:
+    """The state before the first step from a point, all masks at their rates."""
     k, n = problem.X.shape
+    inclusion = point.inclusion
+    state = State(
+        mask_mean=jnp.broadcast_to(inclusion[:, None], (k, n)),
+        weights=point.weights,
+        log_odds=jnp.log(inclusion) - jnp.log1p(-inclusion),
+        noise_precision=point.noise_precision,
+        active=jnp.ones(k, bool),
+    )
+    can_explain = jnp.any(problem.X != 0, axis=1) & jnp.any(problem.y != 0)
+    return restrict(state, can_explain & (inclusion > 0))
+
+
+def dense_point(
+    problem: Problem, inclusion: Float[Array, " k"], weights: Float[Array, " k"] | None
+) -> Point:
+    """Rates as given, the weights of those above zero by least squares; see `initialise`."""
+    k, n = problem.X.shape
+    kept = inclusion > 0
     noise_variance = None
     if weights is None:
         if n > k:
             gram = problem.X @ problem.X.T
-            everything = jnp.ones(k, bool)
-            weights = solve_normal_equations(gram, problem.X @ problem.y, everything)
+            weights = solve_normal_equations(gram, problem.X @ problem.y, kept)
         else:
-            weights, noise_variance = _evidence_ridge(problem.X, problem.y)
-    if problem.noise_precision is not None:
-        noise_precision = problem.noise_precision
-    else:
-        if noise_variance is None:
-            noise_variance = jnp.mean((problem.y - weights @ problem.X) ** 2)
-        noise_precision = 1 / jnp.maximum(noise_variance, noise_floor(problem.y))
-    state = State(
-        mask_mean=jnp.broadcast_to(inclusion[:, None], (k, n)),
-        weights=weights,
-        log_odds=jnp.log(inclusion) - jnp.log1p(-inclusion),
-        noise_precision=noise_precision,
-        active=jnp.ones(k, bool),
+            weights, noise_variance = _evidence_ridge(
+                jnp.where(kept[:, None], problem.X, 0), problem.y
+            )
+    weights = jnp.where(kept, weights, 0)
+    if noise_variance is None:
+        noise_variance = jnp.mean((problem.y - weights @ problem.X) ** 2)
+    return Point(inclusion, weights, _precision(problem, noise_variance))
+
+
+def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) -> Point:
+    """The best subset of features that are never masked, at each of some rates.
+
+    The subset is that of the highest score under the rule, inclusion 1 for the features in it and
+    0 for the others, as far as a search by single moves from both ends finds it. It needs no
+    unique least squares: where n <= k it starts from nothing and holds at most n / 2 features, so
+    that the noise precision stays finite.
+
+    Args:
+        problem: The dataset.
+        rule: What a feature is charged.
+        rates: Inclusion rates of the features in the subset.
+
+    Returns:
+        A point for each rate.
+    """
+    k, n = problem.X.shape
+    floor = smallest_square(problem.y)
+    m, scale = unit_columns(anchored(problem.X.T, problem.y))
+    by_size = jnp.asarray(rule.by_size, scale.dtype)
+
+    def charges(support, at):
+        precision = problem.noise_precision
+        if precision is None:
+            precision = n / jnp.maximum(at.square, floor)
+        each = rule.charge(rule.width(at.coef**2 * precision / n, support))
+        return Charges(jnp.broadcast_to(each, (k,)), each, by_size)
+
+    rise = likelihood_rise(n, problem.noise_precision, floor)
+    most = most_features(n, k)
+
+    def from_one(start):
+        return search(m, start, charges, rise, n, most, 10 * k)
+
+    starts = starts_of_search(m, most)
+    ends = lax.map(from_one, starts if n > k else starts[:1])
+    best = jnp.argmax(ends.score)
+    support, coef = ends.support[best], ends.refit.coef[best]
+    weights = jnp.where(support, coef * scale, 0)
+    noise_variance = jnp.mean((problem.y - weights @ problem.X) ** 2)
+    return Point(
+        inclusion=jnp.where(support, rates[:, None], 0),
+        weights=jnp.broadcast_to(weights, (len(rates), k)),
+        noise_precision=jnp.broadcast_to(_precision(problem, noise_variance), rates.shape),
     )
-    can_explain = jnp.any(problem.X != 0, axis=1) & jnp.any(problem.y != 0)
-    return restrict(state, can_explain)
+
+
+def _precision(problem: Problem, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
+    if problem.noise_precision is not None:
+        return problem.noise_precision
+    return 1 / jnp.maximum(noise_variance, noise_floor(problem.y))
 
 
 def _evidence_ridge(

@@ -1,7 +1,4 @@
-"""One dataset on its way through a fit: start, advance, report.
-
-`fit` runs one lane to its end; `fit_batch` keeps many going side by side.
-"""
+"""One fit on its way from a start to its local optimum: start, advance, outcome."""
 
 from typing import NamedTuple
 
@@ -10,10 +7,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _loop, _stopping
 from bmjax._bound import lower_bound
-from bmjax._initial import initialise
-from bmjax._result import History, Result
+from bmjax._result import History
 from bmjax._solvers import Solver
-from bmjax._steps import noise_floor
+from bmjax._steps import exact_fit
 from bmjax._types import Problem, State, Status
 
 
@@ -23,7 +19,7 @@ class Options(NamedTuple):
     Attributes:
         noise_precision: The known noise precision, or None.
         initial_weights: Weights to start from, or None.
-        initial_inclusion: Inclusion rates to start from.
+        rates: Inclusion rates to start from, a row a start.
         prune_threshold: A feature whose mean mask falls below this is pruned.
         tolerance: Predicted distance to the fixed point that counts as converged.
         max_steps: Most iterations.
@@ -31,7 +27,7 @@ class Options(NamedTuple):
 
     noise_precision: Float[Array, ""] | None
     initial_weights: Float[Array, " k"] | None
-    initial_inclusion: Float[Array, " k"]
+    rates: Float[Array, "s k"]
     prune_threshold: Float[Array, ""]
     tolerance: Float[Array, ""]
     max_steps: Int[Array, ""]
@@ -41,9 +37,8 @@ class Options(NamedTuple):
         return Problem(X, y, self.noise_precision, self.prune_threshold)
 
 
-def start(problem: Problem, options: Options, solver: Solver) -> _loop.Lane:
-    """The lane before the first step; ended at once where there is nothing to do."""
-    state = initialise(problem, options.initial_inclusion, options.initial_weights)
+def start(problem: Problem, options: Options, solver: Solver, state: State) -> _loop.Lane:
+    """The lane before the first step from a state; ended at once where there is nothing to do."""
     carry = solver.init(problem, state), _stopping.start(problem, state)
     state = carry[0].state
     none_left = options.max_steps < solver.iterations
@@ -77,28 +72,30 @@ def record(problem: Problem, lane: _loop.Lane) -> History:
     )
 
 
-def report(
-    problem: Problem, solver: Solver, lane: _loop.Lane, course: History | None = None
-) -> Result:
-    """What the user gets of a lane."""
+class Outcome(NamedTuple):
+    """What came of a lane.
+
+    Attributes:
+        state: The state to report.
+        bound: Its lower bound.
+        num_steps: Iterations run.
+        status: The verdict, a code of `Status`.
+    """
+
+    state: State
+    bound: Float[Array, ""]
+    num_steps: Int[Array, ""]
+    status: Int[Array, ""]
+
+
+def outcome(problem: Problem, solver: Solver, lane: _loop.Lane) -> Outcome:
+    """What came of a lane that has ended."""
     state = solver.result(problem, lane.carry[0])
     bound = lower_bound(problem, state)
-    at_floor = state.noise_precision * noise_floor(problem.y) > 0.99  # one, but for rounding
-    learned = problem.noise_precision is None
-    exact = (lane.status == Status.CONVERGED) & at_floor & jnp.any(state.active) & learned
+    exact = (lane.status == Status.CONVERGED) & exact_fit(problem, state)
     status = jnp.where(exact, Status.EXACT_FIT, lane.status)
     status = jnp.where(state.finite & jnp.isfinite(bound), status, Status.NON_FINITE)
-    return Result(
-        coef=jnp.where(state.active, state.coef, 0),
-        weights=state.weights,
-        inclusion=state.inclusion,
-        support=state.active,
-        noise_precision=state.noise_precision,
-        bound=bound,
-        num_steps=lane.num_steps * solver.iterations,
-        status=status.astype(jnp.int32),
-        history=course,
-    )
+    return Outcome(state, bound, lane.num_steps * solver.iterations, status.astype(jnp.int32))
 
 
 def _verdict(

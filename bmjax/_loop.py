@@ -55,10 +55,6 @@ def run_recorded(
         The lane at its end, and the record with a leading axis of `length`.
     """
 
-    def empty(leaf):
-        fill = jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else -1
-        return jnp.full((length, *leaf.shape), fill, leaf.dtype)
-
     def advance_and_record(carry):
         lane, rows = carry
         lane = advance(lane)
@@ -67,8 +63,18 @@ def run_recorded(
         )
         return lane, rows
 
-    rows = jax.tree.map(empty, jax.eval_shape(record, lane))
+    rows = blank_record(record, lane, length)
     return lax.while_loop(lambda carry: carry[0].running, advance_and_record, (lane, rows))
+
+
+def blank_record(record: Callable[[Lane], T], lane: Lane, length: int) -> T:
+    """A record before anything is written down."""
+
+    def empty(leaf):
+        fill = jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else -1
+        return jnp.full((length, *leaf.shape), fill, leaf.dtype)
+
+    return jax.tree.map(empty, jax.eval_shape(record, lane))
 
 
 class Pool(NamedTuple):

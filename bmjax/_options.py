@@ -3,11 +3,19 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
 
 from bmjax import _validate
 from bmjax._accelerated import Accelerated
+from bmjax._criterion import CRITERIA
 from bmjax._lane import Options
+from bmjax._optimum import SPARSE_RATES, Plan
 from bmjax._solvers import Solver
+
+_DEFAULT_STARTS, _MOVES = 2, 5
+# In the order in which they help: low rates weak signals, high rates strong ones.
+_DENSE_RATES = (0.1, 0.5, 0.99, 0.05, 0.2, 0.9, 0.02, 0.3)
 
 
 def checked(
@@ -18,11 +26,14 @@ def checked(
     noise_precision: Any,
     initial_weights: Any,
     initial_inclusion: Any,
+    starts: Any,
+    moves: Any,
+    criterion: Any,
     prune_threshold: Any,
     tolerance: Any,
     max_steps: Any,
-) -> tuple[Options, Solver]:
-    """The arguments as arrays of the right type, and the solver, defaults filled in.
+) -> tuple[Options, Solver, Plan]:
+    """The arguments as arrays of the right type, the solver and the plan, defaults filled in.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -41,17 +52,49 @@ def checked(
         )
     if initial_weights is not None:
         initial_weights = _validate.per_feature("initial_weights", initial_weights, k, dtype)
+    sparse, rates = _starts(k, dtype, initial_inclusion, initial_weights, starts)
+    alone = initial_inclusion is not None or initial_weights is not None
+    moves = (0 if alone else _MOVES) if moves is None else _validate.count("moves", moves, low=0)
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion is {criterion!r}; it must be one of {', '.join(CRITERIA)}.")
+    plan = Plan(sparse=sparse, dense=len(rates), moves=moves, criterion=criterion)
     if prune_threshold is None:
         prune_threshold = float(jnp.finfo(dtype).eps)
     max_steps = _validate.count("max_steps", max_steps, low=0)
     options = Options(
         noise_precision=noise_precision,
         initial_weights=initial_weights,
-        initial_inclusion=_validate.rates("initial_inclusion", initial_inclusion, k, dtype),
+        rates=rates,
         prune_threshold=_validate.number(
             "prune_threshold", prune_threshold, dtype, low=0, high=1, open_low=False
         ),
         tolerance=_validate.number("tolerance", tolerance, dtype, low=0, open_low=False),
         max_steps=jnp.asarray(max_steps, jnp.int32),
     )
-    return options, solver
+    return options, solver, plan
+
+
+def _starts(
+    k: int, dtype: Any, initial_inclusion: Any, initial_weights: Any, starts: Any
+) -> tuple[int, Array]:
+    """How many starts come from the best subset, and the rates of those from all features."""
+    if initial_inclusion is not None or initial_weights is not None:
+        if starts is not None:
+            raise ValueError(
+                "starts is given beside initial_inclusion or initial_weights, which mean one fit "
+                "from one start; give the rates of several as starts=[0.1, 0.5]."
+            )
+        rate = 0.5 if initial_inclusion is None else initial_inclusion
+        return 0, _validate.rates("initial_inclusion", rate, k, dtype)[None]
+    starts = _DEFAULT_STARTS if starts is None else starts
+    if np.ndim(starts) == 0:
+        number = _validate.count("starts", starts, low=1)
+        most = len(SPARSE_RATES) + len(_DENSE_RATES)
+        if number > most:
+            raise ValueError(
+                f"starts is {number}; there are {most} built-in starts, so give the rates of more."
+            )
+        sparse = min(number, len(SPARSE_RATES))
+        rates = np.asarray(_DENSE_RATES[: number - sparse]).reshape(-1, 1)
+        return sparse, jnp.broadcast_to(jnp.asarray(rates, dtype), (len(rates), k))
+    return 0, _validate.rate_rows("starts", starts, k, dtype)

@@ -30,6 +30,59 @@ class History(NamedTuple):
     active_count: Int[Array, " steps"]
 
 
+class Starts(NamedTuple):
+    """What came of every fit of a dataset: a row a start, then a row a move, in order.
+
+    Rows of moves that were not made hold NaN, a score of -inf, a size of -1 and the status
+    `RUNNING`.
+
+    Attributes:
+        score: What the fits were ranked by, in nats; -inf for a fit that says nothing.
+        bound: Lower bound of FIC, in nats.
+        size: How many features were kept.
+        status: How the fit ended, a code of `Status`.
+        num_steps: Iterations run.
+        inclusion: Inclusion rates.
+        coef: Effects on the mean of y.
+    """
+
+    score: Float[Array, "*b f"]
+    bound: Float[Array, "*b f"]
+    size: Int[Array, "*b f"]
+    status: Int[Array, "*b f"]
+    num_steps: Int[Array, "*b f"]
+    inclusion: Float[Array, "*b f k"]
+    coef: Float[Array, "*b f k"]
+
+    @property
+    def best(self) -> Int[Array, "*b"]:
+        """The number of the fit that was returned."""
+        return jnp.argmax(self.score, axis=-1)
+
+    @property
+    def share(self) -> Float[Array, "*b f"]:
+        """The weight of each fit, exp(score) over their sum; fits of one support count once."""
+        kept = self.coef != 0
+        same = jnp.all(kept[..., :, None, :] == kept[..., None, :, :], axis=-1)
+        order = jnp.arange(self.score.shape[-1])
+        mine, other = self.score[..., :, None], self.score[..., None, :]
+        beaten = (other > mine) | ((other == mine) & (order[None, :] < order[:, None]))
+        score = jnp.where(jnp.any(same & beaten, axis=-1), -jnp.inf, self.score)
+        score = jnp.where(jnp.isnan(score), -jnp.inf, score)
+        none = ~jnp.any(jnp.isfinite(score), axis=-1, keepdims=True)
+        return jax.nn.softmax(jnp.where(none & (order == 0), 0, score), axis=-1)
+
+    @property
+    def averaged_support(self) -> Float[Array, "*b k"]:
+        """Probability of each feature to be kept, over the fits weighted by their share."""
+        return jnp.sum(jnp.where(self.coef != 0, self.share[..., None], 0), axis=-2)
+
+    @property
+    def averaged_coef(self) -> Float[Array, "*b k"]:
+        """Effects averaged over the fits, weighted by their share."""
+        return jnp.sum(self.share[..., None] * jnp.nan_to_num(self.coef), axis=-2)
+
+
 class LaneSteps(NamedTuple):
     """Iterations of a batch: those its datasets needed, and those all its lanes made.
 
@@ -58,8 +111,9 @@ class Result(NamedTuple):
         noise_precision: One over the noise variance (lambda), in one over squared units of y.
             Masks explain part of the noise, so it is biased upwards.
         bound: Lower bound of FIC (G), in nats, over the kept features.
-        num_steps: Iterations (E steps) run.
-        status: How the fit ended, a code of `Status`.
+        num_steps: Iterations (E steps) run, over all starts and moves.
+        status: How the returned fit ended, a code of `Status`.
+        starts: What came of every start and move, the returned one among them.
         history: The course of the fit if asked for, else None.
         lane_steps: After `fit_batch`, what the batch cost, else None.
     """
@@ -72,6 +126,7 @@ class Result(NamedTuple):
     bound: Float[Array, "*b"]
     num_steps: Int[Array, "*b"]
     status: Int[Array, "*b"]
+    starts: Starts
     history: History | None = None
     lane_steps: LaneSteps | None = None
 

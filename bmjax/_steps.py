@@ -281,6 +281,14 @@ def noise_floor(y: Float[Array, " n"]) -> Float[Array, ""]:
     return jnp.maximum((8 * info.eps) ** 2 * jnp.mean(y**2), 1e4 * info.tiny)
 
 
+def exact_fit(problem: Problem, state: State) -> Bool[Array, ""]:
+    """Whether the noise precision, if it is learned, has come to its cap."""
+    if problem.noise_precision is not None:
+        return jnp.asarray(False)
+    at_floor = state.noise_precision * noise_floor(problem.y) > 0.99  # one, but for rounding
+    return at_floor & jnp.any(state.active)
+
+
 def _log_odds(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float[Array, " k"]:
     """log(rate / complement), infinite at the ends without infinite derivatives there."""
     inside = (rate > 0) & (complement > 0)

@@ -103,6 +103,27 @@ def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
     return array
 
 
+def rate_rows(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
+    """Inclusion rates of several starts, (s,) for all features or (s, k), as (s, k).
+
+    Raises:
+        TypeError: If they are not real.
+        ValueError: If the shape does not fit or a rate is outside [0, 1].
+    """
+    array = _real(name, value)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] not in (1, k) or len(array) < 1:
+        raise ValueError(
+            f"{name} has shape {np.shape(value)}, wanted a number of starts, (s,) rates or "
+            f"(s, {k}) rates, a row a start."
+        )
+    array = _finite(name, array, dtype)
+    if _known(array) and not bool(((array >= 0) & (array <= 1)).all()):
+        raise ValueError(f"{name} is {value}; an inclusion rate lies between 0 and 1.")
+    return jnp.broadcast_to(array, (len(array), k))
+
+
 def number(
     name: str,
     value: ArrayLike,

@@ -1,10 +1,16 @@
 """Problems, states and comparisons that several test modules need."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import bmjax
+
+# One fit from one start, as the paper has it: what the tests of the algorithms are about.
+plain_fit = partial(bmjax.fit, initial_inclusion=0.5)
+plain_fit_batch = partial(bmjax.fit_batch, initial_inclusion=0.5)
 
 
 def uniform_design(seed, k, n=None, noise_variance=0.2):

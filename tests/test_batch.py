@@ -7,7 +7,7 @@ import pytest
 
 import bmjax
 from bmjax import Status
-from tests.helpers import lane, same_bits, uniform_design
+from tests.helpers import lane, plain_fit, same_bits, uniform_design
 
 SOLVERS = [bmjax.Accelerated(), bmjax.EM(), bmjax.EG(), bmjax.Hybrid(switch=50)]
 
@@ -20,10 +20,10 @@ def batch_of(b, k, dtype=np.float64):
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_vmap_equals_a_loop(solver, dtype):
     X, y = batch_of(6, 8, dtype)
-    batch = jax.jit(jax.vmap(lambda a, b: bmjax.fit(a, b, solver=solver, max_steps=300)))(X, y)
+    batch = jax.jit(jax.vmap(lambda a, b: plain_fit(a, b, solver=solver, max_steps=300)))(X, y)
     assert len(set(np.asarray(batch.num_steps).tolist())) >= 1
     for i in range(6):
-        alone = bmjax.fit(X[i], y[i], solver=solver, max_steps=300)
+        alone = plain_fit(X[i], y[i], solver=solver, max_steps=300)
         one = lane(batch, i)
         np.testing.assert_array_equal(one.support, alone.support)
         if dtype == jnp.float64:  # in float32 a rounding can turn a step's acceptance
@@ -37,11 +37,11 @@ def test_vmap_equals_a_loop(solver, dtype):
 
 def test_finished_lanes_keep_their_step_count():
     X, y = batch_of(5, 6)
-    batch = jax.vmap(bmjax.fit)(X, y)
+    batch = jax.vmap(plain_fit)(X, y)
     counts = np.asarray(batch.num_steps)
     assert counts.min() < counts.max()
     np.testing.assert_array_equal(
-        counts, [bmjax.fit(a, b).num_steps for a, b in zip(X, y, strict=True)]
+        counts, [plain_fit(a, b).num_steps for a, b in zip(X, y, strict=True)]
     )
 
 
@@ -49,7 +49,7 @@ def test_finished_lanes_keep_their_step_count():
 def test_bad_lane_has_its_own_status(solver, dtype):
     """NaN in X, inf in X, NaN in y: marked, and the neighbours are the same to the bit."""
     X, y = batch_of(6, 5, dtype)
-    run = jax.jit(jax.vmap(lambda a, b: bmjax.fit(a, b, solver=solver, max_steps=100)))
+    run = jax.jit(jax.vmap(lambda a, b: plain_fit(a, b, solver=solver, max_steps=100)))
     clean = run(X, y)
     bad = run(X.at[1, 3, 2].set(jnp.nan).at[2, 0, 0].set(jnp.inf), y.at[4, 7].set(jnp.nan))
     for i in (1, 2, 4):
@@ -62,14 +62,14 @@ def test_bad_lane_has_its_own_status(solver, dtype):
 def test_inside_the_callers_jit(dtype):
     X, y, _ = uniform_design(1, 6)
     X, y = X.astype(dtype), y.astype(dtype)
-    direct = bmjax.fit(X, y)
-    traced = jax.jit(lambda a, b: bmjax.fit(a, b))(X, y)
+    direct = plain_fit(X, y)
+    traced = jax.jit(lambda a, b: plain_fit(a, b))(X, y)
     assert same_bits(direct, traced)
 
 
 def test_batched_predict():
     X, y = batch_of(3, 5)
-    r = jax.vmap(lambda a, b: bmjax.fit(a, b, max_steps=20))(X, y)
+    r = jax.vmap(lambda a, b: plain_fit(a, b, max_steps=20))(X, y)
     own = r.predict(X)
     assert own.shape == (3, 100)
     np.testing.assert_allclose(own[1], X[1] @ r.coef[1], rtol=1e-9)
@@ -88,13 +88,13 @@ def test_one_trace_for_each_shape_and_option(monkeypatch):
     monkeypatch.setattr(bmjax.EM, "step", counted)
     solver = bmjax.EM(sweeps=7)  # used nowhere else, so nothing is in the cache
     X, y, _ = uniform_design(1, 4)
-    bmjax.fit(X, y, solver=solver, max_steps=5)
+    plain_fit(X, y, solver=solver, max_steps=5)
     first = len(traces)
     assert first > 0
-    bmjax.fit(2 * X, y + 1, solver=bmjax.EM(sweeps=7), max_steps=9, tolerance=1e-2)
-    bmjax.fit(X, y, solver=solver, max_steps=5, initial_inclusion=0.2, prune_threshold=1e-3)
+    plain_fit(2 * X, y + 1, solver=bmjax.EM(sweeps=7), max_steps=9, tolerance=1e-2)
+    plain_fit(X, y, solver=solver, max_steps=5, initial_inclusion=0.2, prune_threshold=1e-3)
     assert len(traces) == first
-    bmjax.fit(X[:-1], y[:-1], solver=solver, max_steps=5)
+    plain_fit(X[:-1], y[:-1], solver=solver, max_steps=5)
     assert len(traces) == 2 * first
 
 

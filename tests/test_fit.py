@@ -8,13 +8,13 @@ import pytest
 import bmjax
 from benchmarks import reference
 from bmjax import Status
-from tests.helpers import normal_design, uniform_design
+from tests.helpers import normal_design, plain_fit, uniform_design
 
 SOLVERS = [bmjax.Accelerated(), bmjax.EM(), bmjax.EG(), bmjax.Hybrid(switch=50)]
 
 
 def fit64(X, y, **options):
-    return bmjax.fit(np.asarray(X, np.float64), np.asarray(y, np.float64), **options)
+    return plain_fit(np.asarray(X, np.float64), np.asarray(y, np.float64), **options)
 
 
 def assert_sane(result, k):
@@ -91,7 +91,7 @@ def test_eg_is_hybrid_without_m_steps():
 def test_bound_never_falls_while_the_active_set_stands(solver, seed, dtype):
     """EM by construction; the gradient solvers by their safeguard. Rounding of a sum of n k."""
     X, y, _ = uniform_design(seed, 10)
-    course = bmjax.fit(
+    course = plain_fit(
         X.astype(dtype), y.astype(dtype), solver=solver, max_steps=400, history=True
     ).history
     bound = np.asarray(course.bound, float)
@@ -128,7 +128,7 @@ def test_history_ends_at_the_result_and_pads_with_nan():
 def test_inclusion_of_one_is_least_squares(dtype):
     """pi = 1 is absorbing: the masks stay one and the weights are least squares at once."""
     X, y = normal_design(1, 50, [1.0, 0.0, -1.0])
-    r = bmjax.fit(X.astype(dtype), y.astype(dtype), initial_inclusion=1)
+    r = plain_fit(X.astype(dtype), y.astype(dtype), initial_inclusion=1)
     assert r.status == Status.CONVERGED
     assert (r.inclusion == 1).all()
     np.testing.assert_allclose(r.coef, np.linalg.lstsq(X, y)[0], rtol=2e-5)
@@ -137,7 +137,7 @@ def test_inclusion_of_one_is_least_squares(dtype):
 
 def test_strong_feature_reaches_one_and_stays(dtype):
     X, y = normal_design(2, 200, [5.0, 0.0], noise=1)
-    r = bmjax.fit(X.astype(dtype), y.astype(dtype), initial_inclusion=0.99)
+    r = plain_fit(X.astype(dtype), y.astype(dtype), initial_inclusion=0.99)
     assert r.inclusion[0] == 1
     assert r.weights[0] == pytest.approx(X[:, 0] @ y / (X[:, 0] @ X[:, 0]), rel=1e-4)
 
@@ -147,7 +147,7 @@ def test_tiny_and_zero_weights(solver, dtype):
     """1 / weight^2 in the preconditioner: no NaN at weights of 0, 1e-30 and 1e-20."""
     X, y = normal_design(3, 80, [1.0, 0.0, 0.0, 0.0])
     start = np.array([1.0, 0.0, 1e-30, -1e-20])
-    r = bmjax.fit(
+    r = plain_fit(
         X.astype(dtype), y.astype(dtype), solver=solver, initial_weights=start, max_steps=300
     )
     assert_sane(r, 4)
@@ -171,7 +171,7 @@ def test_sign_change_of_a_weight():
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_all_features_pruned(solver, dtype):
     X, y = normal_design(5, 40, [0.0, 0.0])
-    r = bmjax.fit(
+    r = plain_fit(
         X.astype(dtype), y.astype(dtype), solver=solver, prune_threshold=0.9, max_steps=2000
     )
     assert r.status == Status.CONVERGED
@@ -186,8 +186,8 @@ def test_all_features_pruned(solver, dtype):
 def test_zero_column(dtype):
     X, y = normal_design(6, 60, [1.5, 0.0, -2.0], noise=0.3)
     with_zero = np.insert(X, 1, 0.0, axis=1).astype(dtype)
-    r = bmjax.fit(with_zero, y.astype(dtype))
-    alone = bmjax.fit(X.astype(dtype), y.astype(dtype))
+    r = plain_fit(with_zero, y.astype(dtype))
+    alone = plain_fit(X.astype(dtype), y.astype(dtype))
     assert not r.support[1]
     assert_sane(r, 4)
     np.testing.assert_allclose(np.delete(r.coef, 1), alone.coef, atol=2e-4)
@@ -197,12 +197,12 @@ def test_duplicate_column(dtype):
     """Singular Omega: finite, and the twins together carry the effect without cancelling."""
     X, y = normal_design(7, 200, [2.0, -1.0], noise=0.4)
     twins = np.column_stack([X[:, 0], X])
-    r = bmjax.fit(twins.astype(dtype), y.astype(dtype))
+    r = plain_fit(twins.astype(dtype), y.astype(dtype))
     assert_sane(r, 3)
     assert r.coef[0] + r.coef[1] == pytest.approx(2, abs=0.12)
     assert np.abs(r.coef).max() < 3
     # With every mask one Omega is X'X, exactly singular.
-    r = bmjax.fit(twins.astype(dtype), y.astype(dtype), initial_inclusion=1, max_steps=50)
+    r = plain_fit(twins.astype(dtype), y.astype(dtype), initial_inclusion=1, max_steps=50)
     assert_sane(r, 3)
     assert r.coef[0] + r.coef[1] == pytest.approx(2, abs=0.12)
     assert np.abs(r.coef).max() < 3
@@ -211,7 +211,7 @@ def test_duplicate_column(dtype):
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_zero_target(solver, dtype):
     X, _ = normal_design(8, 30, [0.0, 0.0])
-    r = bmjax.fit(X.astype(dtype), np.zeros(30, dtype), solver=solver)
+    r = plain_fit(X.astype(dtype), np.zeros(30, dtype), solver=solver)
     assert r.status == Status.CONVERGED
     assert r.num_steps == 0
     assert not r.support.any()
@@ -221,7 +221,7 @@ def test_zero_target(solver, dtype):
 def test_perfect_fit(dtype):
     """No noise at all: the truth, a capped precision, and a status that says so."""
     X, y = normal_design(9, 60, [2.0, 0.0, -1.0], noise=0)
-    r = bmjax.fit(X.astype(dtype), y.astype(dtype), initial_inclusion=0.99)
+    r = plain_fit(X.astype(dtype), y.astype(dtype), initial_inclusion=0.99)
     assert_sane(r, 3)
     np.testing.assert_allclose(r.coef, [2.0, 0.0, -1.0], atol=1e-5)
     assert r.status == Status.EXACT_FIT
@@ -232,7 +232,7 @@ def test_perfect_fit(dtype):
 def test_fewer_samples_than_features(n, dtype):
     """n <= k: no unique least squares; finite, never silent about an interpolation."""
     X, y = normal_design(10, n, np.r_[3.0, -2.0, np.zeros(38)], noise=0.5)
-    r = bmjax.fit(X.astype(dtype), y.astype(dtype), max_steps=500)
+    r = plain_fit(X.astype(dtype), y.astype(dtype), max_steps=500)
     assert_sane(r, 40)
     interpolated = r.noise_precision > 1e4
     assert not (interpolated and r.converged)
@@ -257,9 +257,9 @@ def test_one_feature_is_the_closed_form():
 def test_em_is_equivariant_to_scale(scale, dtype):
     """Units of a column and of y change the numbers, not the verdict."""
     X, y, _ = uniform_design(3, 8)
-    base = bmjax.fit(X.astype(dtype), y.astype(dtype), solver=bmjax.EM(), max_steps=3000)
+    base = plain_fit(X.astype(dtype), y.astype(dtype), solver=bmjax.EM(), max_steps=3000)
     columns = np.where(np.arange(8) % 2, scale, 1 / scale)
-    r = bmjax.fit(
+    r = plain_fit(
         (X * columns).astype(dtype), (y * scale).astype(dtype), solver=bmjax.EM(), max_steps=3000
     )
     np.testing.assert_array_equal(r.support, base.support)
@@ -290,7 +290,7 @@ def test_default_solver_and_input_kinds(dtype):
     rng = np.random.default_rng(13)
     X = rng.integers(-9, 9, size=(60, 3))
     y = 2 * X[:, 0] + rng.integers(-3, 3, size=60)
-    want = bmjax.fit(X.astype(float), y.astype(float))
+    want = plain_fit(X.astype(float), y.astype(float))
     frozen = np.asfortranarray(X.astype(float))
     frozen.setflags(write=False)
     for a, b in [
@@ -300,9 +300,9 @@ def test_default_solver_and_input_kinds(dtype):
         (np.repeat(X, 2, axis=1)[:, ::2], y),
         (jnp.asarray(X), jnp.asarray(y)),
     ]:
-        np.testing.assert_allclose(bmjax.fit(a, b).coef, want.coef, atol=1e-12)
-    assert bmjax.fit(X.astype(dtype), y.astype(dtype)).coef.dtype == dtype
-    half = bmjax.fit(X.astype(np.float16), y.astype(np.float16))
+        np.testing.assert_allclose(plain_fit(a, b).coef, want.coef, atol=1e-12)
+    assert plain_fit(X.astype(dtype), y.astype(dtype)).coef.dtype == dtype
+    half = plain_fit(X.astype(np.float16), y.astype(np.float16))
     assert half.coef.dtype == jnp.float32
 
 
@@ -310,7 +310,7 @@ def test_float32_mode_of_jax():
     """With float64 disabled, as JAX starts, float64 input is fitted in float32, silently."""
     X, y, _ = uniform_design(4, 6)
     with jax.enable_x64(False):
-        r = bmjax.fit(X, y, solver=bmjax.EM())
+        r = plain_fit(X, y, solver=bmjax.EM())
         assert r.coef.dtype == jnp.float32
         assert r.status == Status.CONVERGED
     want = fit64(X, y, solver=bmjax.EM())

@@ -6,7 +6,7 @@ import pytest
 
 import bmjax
 from bmjax import Status, _batch
-from tests.helpers import lane, same_bits, two_features, uniform_design
+from tests.helpers import lane, plain_fit, plain_fit_batch, same_bits, two_features, uniform_design
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +18,10 @@ def designs():
 @pytest.mark.parametrize("width", [1, 5, 16])
 def test_equals_fit_lane_by_lane(designs, width):
     X, y = designs
-    batch = bmjax.fit_batch(X, y, width=width)
+    batch = plain_fit_batch(X, y, width=width)
     assert batch.coef.shape == (11, 6)
     for i in range(11):
-        alone = bmjax.fit(X[i], y[i])
+        alone = plain_fit(X[i], y[i])
         one = lane(batch._replace(lane_steps=None), i)
         np.testing.assert_array_equal(one.support, alone.support)
         np.testing.assert_allclose(one.coef, alone.coef, atol=1e-8)
@@ -41,9 +41,9 @@ def test_other_solvers_and_options(designs, solver):
         "initial_inclusion": 0.3,
         "prune_threshold": 1e-4,
     }
-    batch = bmjax.fit_batch(X, y, width=4, **options)
+    batch = plain_fit_batch(X, y, width=4, **options)
     for i in (0, 6, 10):
-        alone = bmjax.fit(X[i], y[i], **options)
+        alone = plain_fit(X[i], y[i], **options)
         np.testing.assert_allclose(batch.coef[i], alone.coef, atol=1e-8)
         assert batch.num_steps[i] == alone.num_steps
         assert batch.status[i] == alone.status
@@ -52,9 +52,9 @@ def test_other_solvers_and_options(designs, solver):
 def test_shared_features_in_both_precisions(dtype):
     X, y = two_features(1, 40)
     X, y = X.astype(dtype), y.astype(dtype)
-    shared = bmjax.fit_batch(X, y, noise_precision=200.0, width=4)
+    shared = plain_fit_batch(X, y, noise_precision=200.0, width=4)
     assert shared.coef.dtype == dtype
-    own = bmjax.fit_batch(np.broadcast_to(X, (40, *X.shape)), y, noise_precision=200.0, width=4)
+    own = plain_fit_batch(np.broadcast_to(X, (40, *X.shape)), y, noise_precision=200.0, width=4)
     np.testing.assert_array_equal(shared.support, own.support)
     np.testing.assert_allclose(shared.coef, own.coef, atol=1e-4)
 
@@ -63,10 +63,10 @@ def test_shared_features_in_both_precisions(dtype):
 def test_chunks_change_nothing(designs, width, monkeypatch):
     """Many small chunks, the last one padded, and NumPy or JAX input: the same to rounding."""
     X, y = designs
-    whole = bmjax.fit_batch(X, y, width=width)
+    whole = plain_fit_batch(X, y, width=width)
     monkeypatch.setattr(_batch, "_CHUNK", 4 * X[0].nbytes)
-    cut = bmjax.fit_batch(X, y, width=width)
-    on_device = bmjax.fit_batch(jnp.asarray(X), jnp.asarray(y), width=width)
+    cut = plain_fit_batch(X, y, width=width)
+    on_device = plain_fit_batch(jnp.asarray(X), jnp.asarray(y), width=width)
     for other in (cut, on_device):
         np.testing.assert_allclose(other.coef, whole.coef, atol=1e-8)
         np.testing.assert_array_equal(other.num_steps, whole.num_steps)
@@ -76,10 +76,10 @@ def test_chunks_change_nothing(designs, width, monkeypatch):
 def test_bad_datasets_keep_to_themselves(designs, width):
     """NaN, inf and a zero target: each its own status, the neighbours the same to the bit."""
     X, y = designs
-    clean = bmjax.fit_batch(X, y, width=width)
+    clean = plain_fit_batch(X, y, width=width)
     X, y = X.copy(), y.copy()
     X[1, 3, 2], X[4, 0, 0], y[5, 7], y[8] = np.nan, np.inf, np.nan, 0
-    bad = bmjax.fit_batch(X, y, width=width)
+    bad = plain_fit_batch(X, y, width=width)
     assert (np.asarray(bad.status)[[1, 4, 5]] == Status.NON_FINITE).all()
     assert bad.status[8] == Status.CONVERGED
     assert bad.num_steps[8] == 0
@@ -94,16 +94,16 @@ def test_bad_datasets_keep_to_themselves(designs, width):
 def test_lane_steps_are_counted():
     """One lane wastes nothing; several waste only where the last datasets run out."""
     X, y = two_features(2, 400)
-    one = bmjax.fit_batch(X, y, noise_precision=200.0, width=1)
+    one = plain_fit_batch(X, y, noise_precision=200.0, width=1)
     assert one.lane_steps.useful == one.lane_steps.total == int(one.num_steps.sum())
-    many = bmjax.fit_batch(X, y, noise_precision=200.0, width=16)
+    many = plain_fit_batch(X, y, noise_precision=200.0, width=16)
     assert many.lane_steps.useful == one.lane_steps.useful
     assert 0.8 <= many.lane_steps.useful / many.lane_steps.total < 1
 
 
 def test_no_steps_allowed(designs):
     X, y = designs
-    r = bmjax.fit_batch(X, y, width=4, max_steps=0)
+    r = plain_fit_batch(X, y, width=4, max_steps=0)
     assert (r.status == Status.MAX_STEPS).all()
     assert (r.num_steps == 0).all()
     assert r.lane_steps.total == 0
@@ -123,6 +123,6 @@ BAD = [
 @pytest.mark.parametrize(("X", "y", "options", "message"), BAD)
 def test_refused_with_a_message(X, y, options, message):
     with pytest.raises(ValueError, match=message):
-        bmjax.fit_batch(X, y, **options)
+        plain_fit_batch(X, y, **options)
     with pytest.raises(TypeError, match="only real numbers"):
-        bmjax.fit_batch(X.astype(complex), y, **options)
+        plain_fit_batch(X.astype(complex), y, **options)

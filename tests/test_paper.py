@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bmjax
-from tests.helpers import two_features, uniform_design
+from tests.helpers import plain_fit, two_features, uniform_design
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def first_experiment():
     @jax.jit
     def run(X, y):
         return jax.vmap(
-            lambda target: bmjax.fit(X, target, solver=bmjax.EM(), noise_precision=200.0)
+            lambda target: plain_fit(X, target, solver=bmjax.EM(), noise_precision=200.0)
         )(y)
 
     return {d: run(jnp.asarray(X, d), jnp.asarray(y, d)) for d in ("float32", "float64")}
@@ -49,7 +49,7 @@ def test_fifty_features(solver):
     X, y, truth = (np.stack([d[i] for d in designs]) for i in range(3))
     run = jax.jit(
         lambda X, y: jax.lax.map(
-            lambda data: bmjax.fit(*data, solver=solver, max_steps=8000), (X, y)
+            lambda data: plain_fit(*data, solver=solver, max_steps=8000), (X, y)
         )
     )
     r = run(jnp.asarray(X, jnp.float32), jnp.asarray(y, jnp.float32))

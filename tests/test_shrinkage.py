@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 import bmjax
 from bmjax import shrinkage
-from tests.helpers import some_state
+from tests.helpers import plain_fit, some_state
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=30)
@@ -90,7 +90,7 @@ def test_fab_is_the_m_step_with_one_feature():
 
 def test_fab_at_the_masks_of_a_fit_is_its_weight():
     y = 0.8 * X + 0.3 * NOISE
-    fit = bmjax.fit(X[:, None], y, noise_precision=1 / 0.09, tolerance=1e-9)
+    fit = plain_fit(X[:, None], y, noise_precision=1 / 0.09, tolerance=1e-9)
     assert fit.converged
     inclusion = np.asarray(fit.inclusion)[0]
     problem = problem_of(X[:, None], y)

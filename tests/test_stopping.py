@@ -6,13 +6,13 @@ import pytest
 
 import bmjax
 from bmjax import Status, _stopping
-from tests.helpers import normal_design, some_state, uniform_design
+from tests.helpers import normal_design, plain_fit, some_state, uniform_design
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_max_steps_is_reported(steps):
     X, y, _ = uniform_design(0, 10)
-    r = bmjax.fit(X, y, solver=bmjax.EM(), max_steps=steps)
+    r = plain_fit(X, y, solver=bmjax.EM(), max_steps=steps)
     assert r.num_steps == steps
     assert r.status == Status.MAX_STEPS
     assert not r.converged
@@ -21,7 +21,7 @@ def test_max_steps_is_reported(steps):
 def test_a_step_of_three_iterations_stays_within_the_limit():
     X, y, _ = uniform_design(0, 10)
     for limit, run in [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6)]:
-        r = bmjax.fit(X, y, solver=bmjax.Accelerated(), max_steps=limit)
+        r = plain_fit(X, y, solver=bmjax.Accelerated(), max_steps=limit)
         assert r.num_steps == run
         assert r.status == Status.MAX_STEPS
 
@@ -29,11 +29,11 @@ def test_a_step_of_three_iterations_stays_within_the_limit():
 def test_exactly_enough_steps_is_converged():
     """The criterion decides the verdict, not the counter."""
     X, y = normal_design(1, 60, [3.0, -2.0])
-    free = bmjax.fit(X, y, solver=bmjax.EM())
+    free = plain_fit(X, y, solver=bmjax.EM())
     assert free.status == Status.CONVERGED
     steps = int(free.num_steps)
     for more, status in [(0, Status.CONVERGED), (1, Status.CONVERGED), (-1, Status.MAX_STEPS)]:
-        r = bmjax.fit(X, y, solver=bmjax.EM(), max_steps=steps + more)
+        r = plain_fit(X, y, solver=bmjax.EM(), max_steps=steps + more)
         assert r.status == status
         assert r.num_steps == min(steps, steps + more)
 
@@ -44,8 +44,8 @@ def test_converged_means_near_the_limit(solver):
     gaps = []
     for seed in range(8):
         X, y, _ = uniform_design(seed, 10)
-        r = bmjax.fit(X, y, solver=solver, tolerance=1e-3, max_steps=60_000)
-        limit = bmjax.fit(X, y, solver=solver, tolerance=1e-8, max_steps=60_000)
+        r = plain_fit(X, y, solver=solver, tolerance=1e-3, max_steps=60_000)
+        limit = plain_fit(X, y, solver=solver, tolerance=1e-8, max_steps=60_000)
         if r.converged and limit.converged:
             np.testing.assert_array_equal(r.support, limit.support)
             on = np.asarray(r.support)
@@ -60,10 +60,10 @@ def test_verdict_is_free_of_scale(factor):
     """Powers of two near the factor change no digit, so even the step count is the same."""
     factor = 2.0 ** round(np.log2(factor))
     X, y, _ = uniform_design(1, 10)
-    base = bmjax.fit(X, y, max_steps=3000)
+    base = plain_fit(X, y, max_steps=3000)
     columns = np.where(np.arange(10) < 5, factor, 1)
     for a, b in [(X * columns, y), (X, y * factor)]:
-        r = bmjax.fit(a, b, max_steps=3000)
+        r = plain_fit(a, b, max_steps=3000)
         assert r.num_steps == base.num_steps
         assert r.status == base.status
 
@@ -109,7 +109,7 @@ def test_drifting_feature_is_not_converged_whatever_n(n, dtype):
     noise *= np.sqrt(n / (noise @ noise))
     idle = 0.5 / np.sqrt(np.linalg.inv(X.T @ X)[1, 1] ** -1)
     y = X @ [3.0, idle] + noise
-    r = bmjax.fit(X.astype(dtype), y.astype(dtype), solver=bmjax.EM(), max_steps=60, history=True)
+    r = plain_fit(X.astype(dtype), y.astype(dtype), solver=bmjax.EM(), max_steps=60, history=True)
     assert r.status == Status.MAX_STEPS
     late = np.asarray(r.history.inclusion)[:, 1]
     step = abs(late[-1] - late[-2])
@@ -122,7 +122,7 @@ def test_drifting_feature_is_not_converged_whatever_n(n, dtype):
 def test_hundred_thousand_samples_to_the_end(dtype):
     """n = 100 000: the G steps prune the idle feature, and only then is it converged."""
     X, y = normal_design(3, 100_000, [1.0, 0.0])
-    r = bmjax.fit(X.astype(dtype), y.astype(dtype), solver=bmjax.Hybrid(switch=20), max_steps=2000)
+    r = plain_fit(X.astype(dtype), y.astype(dtype), solver=bmjax.Hybrid(switch=20), max_steps=2000)
     np.testing.assert_array_equal(r.support, [True, False])
     assert r.coef[0] == pytest.approx(1, abs=0.02)
     # In float32 the rates end within rounding of their limit and may not look settled.
@@ -134,11 +134,11 @@ def test_cycling_g_steps_end_with_the_best_state():
     """As printed and with too large a rate the G step cycles: ended, said, best state returned."""
     X, y, _ = uniform_design(0, 6)
     solver = bmjax.EG(learning_rate=1e-2, safeguard=False)
-    r = bmjax.fit(X, y, solver=solver, max_steps=3000, history=True)
+    r = plain_fit(X, y, solver=solver, max_steps=3000, history=True)
     steps = int(r.num_steps)
     assert r.status == Status.STALLED
     assert steps < 3000
-    guarded = bmjax.fit(X, y, solver=bmjax.EG(learning_rate=1e-2), max_steps=3000)
+    guarded = plain_fit(X, y, solver=bmjax.EG(learning_rate=1e-2), max_steps=3000)
     assert guarded.status == Status.CONVERGED
     bound = np.asarray(r.history.bound[:steps])
     same_set = np.asarray(r.history.active_count)[:steps] == int(r.support.sum())

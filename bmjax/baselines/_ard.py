@@ -9,16 +9,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
-from bmjax.baselines._estimate import Estimate, verdict
-from bmjax.baselines._lasso import descend
-from bmjax.baselines._moments import (
-    Moments,
+from bmjax._squares import (
+    Squares,
     anchored,
     inverse_factor,
     residual_square,
     smallest_square,
     unbiased_precision,
 )
+from bmjax.baselines._estimate import Estimate, verdict
+from bmjax.baselines._lasso import descend
 
 # Each weighted Lasso is solved this much closer than the reweighting is asked to settle.
 _INNER = 0.1
@@ -153,7 +153,7 @@ def _ard(
 
 
 def _relevance(
-    m: Moments, precision: Float[Array, ""], variances: Float[Array, " k"]
+    m: Squares, precision: Float[Array, ""], variances: Float[Array, " k"]
 ) -> Float[Array, " k"]:
     """diag(X' C^-1 X), by a k x k factor.
 
@@ -169,7 +169,7 @@ def _relevance(
 
 
 def _minus_evidence(
-    m: Moments, precision: Float[Array, ""], variances: Float[Array, " k"], n: int
+    m: Squares, precision: Float[Array, ""], variances: Float[Array, " k"], n: int
 ) -> Float[Array, ""]:
     """log|C| + y' C^-1 y = minimum over b of lambda ||y - X b||^2 + sum b^2 / gamma + log|C|."""
     deviations, half = _half(m, precision, variances)
@@ -180,7 +180,7 @@ def _minus_evidence(
 
 
 def _half(
-    m: Moments, precision: Float[Array, ""], variances: Float[Array, " k"]
+    m: Squares, precision: Float[Array, ""], variances: Float[Array, " k"]
 ) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
     """gamma^.5, and W with W'W the inverse of I + lambda gamma^.5 X'X gamma^.5."""
     deviations = jnp.sqrt(variances)

@@ -1,9 +1,5 @@
 """Best-subset selection by BIC: no shrinkage, and a price of log(n) / 2 nats for each feature."""
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,16 +8,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
-from bmjax.baselines._estimate import Estimate, verdict
-from bmjax.baselines._moments import (
-    Moments,
-    anchored,
-    inverse_factor,
-    residual_slope,
-    residual_square,
-    smallest_square,
-    unbiased_precision,
+from bmjax._squares import anchored, smallest_square, unbiased_precision
+from bmjax._subset import (
+    bic_charge,
+    flat,
+    likelihood_rise,
+    most_features,
+    refit,
+    search,
+    starts_of_search,
+    unit_columns,
 )
+from bmjax.baselines._estimate import Estimate, verdict
 
 _MAX_EXHAUSTIVE = 15
 _CHUNK = 512  # subsets enumerated side by side
@@ -71,7 +69,7 @@ def best_subset_bic(
             "noise_precision", noise_precision, X.dtype, low=0, open_low=True
         )
     if max_features is None:
-        max_features = k if n > k else n // 2
+        max_features = most_features(n, k)
     max_features = _validate.count("max_features", max_features, low=0)
     if max_features >= n:
         raise ValueError(f"max_features is {max_features}; it must be below the {n} samples.")
@@ -97,50 +95,31 @@ def _best_subset(
     exhaustive: bool,
 ) -> Estimate:
     n, k = X.shape
-    m, scale = _unit_columns(anchored(X, y))
+    m, scale = unit_columns(anchored(X, y))
     floor = smallest_square(y)
-
-    def loss(square: Array, reference: Array) -> Array:
-        """-2 log likelihood, but for that of the reference square."""
-        if noise_precision is not None:
-            return noise_precision * (square - reference)
-        # Through log1p, since in float32 the difference of two logarithms would be lost.
-        square, reference = jnp.maximum(square, floor), jnp.maximum(reference, floor)
-        return n * jnp.log1p((square - reference) / reference)
-
-    def search(start: Bool[Array, " k"]) -> _Search:
-        def advance(last: _Search) -> _Search:
-            support, change = _best_move(m, last.support, loss, max_features, math.log(n))
-            better = change < -n * 50 * jnp.finfo(X.dtype).eps
-            support = jnp.where(better, support, last.support)
-            return _Search(support, last.steps + better.astype(jnp.int32), ~better)
-
-        return lax.while_loop(
-            lambda s: ~s.ended & (s.steps < max_steps),
-            advance,
-            _Search(start, jnp.zeros((), jnp.int32), jnp.asarray(False)),
-        )
+    rise = likelihood_rise(n, noise_precision, floor)
+    charge = bic_charge(n)
 
     if exhaustive:
         table = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
         supports = jnp.asarray(table[table.sum(axis=1) <= max_features].astype(bool))
         steps, ended = jnp.asarray(len(supports), jnp.int32), jnp.asarray(True)
     else:
-        # From nothing, and from as much as there may be: the features that say most of y alone.
-        alone = jnp.argsort(jnp.argsort(-jnp.abs(m.slope + m.gram @ m.anchor)))
-        ends = jax.vmap(search)(jnp.stack([jnp.zeros(k, bool), alone < max_features]))
+        ends = jax.vmap(
+            lambda start: search(
+                m, start, flat(charge, k, X.dtype), rise, n, max_features, max_steps
+            )
+        )(starts_of_search(m, max_features))
         supports, steps, ended = ends.support, jnp.max(ends.steps), jnp.all(ends.ended)
 
     def criterion(support: Bool[Array, " k"]) -> Array:
-        square = residual_square(m, _refit(m, support).coef)
-        size = jnp.sum(support, dtype=X.dtype)
         # Against the square of the anchor, which is close, for the sake of float32.
-        return loss(square, m.square) + size * math.log(n)
+        rose = rise(m.square, refit(m, support).square)
+        return 2 * (jnp.sum(support, dtype=X.dtype) * charge - rose)
 
     scores = lax.map(criterion, supports, batch_size=min(_CHUNK, len(supports)))
     support = supports[jnp.argmin(scores)]
-    scaled = _refit(m, support).coef
-    square = residual_square(m, scaled)
+    scaled, _, square = refit(m, support)
     if noise_precision is None:
         reference = n * jnp.log(jnp.maximum(m.square, floor) / n)
     else:
@@ -163,88 +142,3 @@ def _best_subset(
 
 
 _best_subset = jax.jit(_best_subset, static_argnames=("max_features", "exhaustive"))
-
-
-class _Search(NamedTuple):
-    support: Bool[Array, " k"]
-    steps: Int[Array, ""]
-    ended: Bool[Array, ""]
-
-
-class _Refit(NamedTuple):
-    coef: Float[Array, " k"]
-    inverse: Float[Array, "k k"]  # of X'X on the support, zero elsewhere
-
-
-def _unit_columns(m: Moments) -> tuple[Moments, Float[Array, " k"]]:
-    """The same sums for columns of unit length, so that one threshold of rank serves all."""
-    diagonal = jnp.diagonal(m.gram)
-    scale = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1)), 0)
-    anchor = jnp.where(scale > 0, m.anchor / jnp.where(scale > 0, scale, 1), 0)
-    gram = m.gram * scale[:, None] * scale[None, :]
-    return m._replace(gram=gram, anchor=anchor, slope=m.slope * scale), scale
-
-
-def _refit(m: Moments, support: Bool[Array, " k"]) -> _Refit:
-    """Least squares on a subset of unit columns, steadied by a ridge of a few roundings."""
-    k = len(support)
-    both = support[:, None] & support[None, :]
-    ridge = 2 * k * jnp.finfo(m.gram.dtype).eps
-    system = jnp.where(both, m.gram, 0) + jnp.diag(jnp.where(support, ridge, 1))
-    half = inverse_factor(system)
-    inverse = jnp.where(both, half.T @ half, 0)
-    coef = jnp.where(support, m.anchor, 0)
-    for _ in range(3):  # the second and third take out the ridge and the rounding
-        coef += inverse @ residual_slope(m, coef)
-    return _Refit(coef, inverse)
-
-
-def _best_move(
-    m: Moments,
-    support: Bool[Array, " k"],
-    loss: Callable[[Array, Array], Array],
-    max_features: int,
-    price: float,
-) -> tuple[Bool[Array, " k"], Float[Array, ""]]:
-    """The subset after the best single move, and what that changes BIC by.
-
-    With V the inverse of X'X on the support, b the coefficients, r = X'residual, H = X'X V and
-    d = (X'X)_jj - (H X'X)_jj: dropping i adds b_i^2 / V_ii to the residual square; adding j takes
-    r_j^2 / d_j off it; after dropping i, r_j is r_j + H_ji b_i / V_ii and d_j is
-    d_j + H_ji^2 / V_ii. So all k^2 exchanges cost one k x k product.
-    """
-    k = len(support)
-    eps = jnp.finfo(m.gram.dtype).eps
-    coef, inverse = _refit(m, support)
-    square = residual_square(m, coef)
-    slope = residual_slope(m, coef)
-    variance = jnp.where(support, jnp.maximum(jnp.diagonal(inverse), eps), 1)
-    reach = m.gram @ inverse
-    free = jnp.diagonal(m.gram) - jnp.sum(reach * m.gram, axis=1)
-    rank = 100 * k * eps  # a column with less than this left is a combination of the others
-
-    dropped = jnp.where(support, coef**2 / variance, jnp.inf)
-    gain = jnp.where(free > rank, slope**2 / jnp.where(free > rank, free, 1), 0)
-    added = jnp.where(~support, -gain, jnp.inf)
-    free_then = free[:, None] + reach**2 / variance[None, :]
-    slope_then = slope[:, None] + reach * (coef / variance)[None, :]
-    gain_then = jnp.where(
-        free_then > rank, slope_then**2 / jnp.where(free_then > rank, free_then, 1), 0
-    )
-    allowed = ~support[:, None] & support[None, :]
-    swapped = jnp.where(allowed, dropped[None, :] - gain_then, jnp.inf)
-
-    full = jnp.sum(support) >= max_features
-    changes = jnp.concatenate([dropped, jnp.where(full, jnp.inf, added), swapped.ravel()])
-    sizes = jnp.asarray(np.repeat([-1.0, 1.0, 0.0], [k, k, k * k]), square.dtype)
-    possible = jnp.isfinite(changes)
-    after = jnp.maximum(square + jnp.where(possible, changes, 0), 0)
-    scores = jnp.where(possible, loss(after, square) + sizes * price, jnp.inf)
-    best = jnp.argmin(scores)
-    exchange = jnp.maximum(best - 2 * k, 0)
-    turned = jnp.where(
-        best < 2 * k,
-        jnp.arange(k) == best % k,
-        (jnp.arange(k) == exchange // k) | (jnp.arange(k) == exchange % k),
-    )
-    return support ^ turned, scores[best]

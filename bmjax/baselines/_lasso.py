@@ -13,16 +13,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
-from bmjax._steps import solve_normal_equations
-from bmjax.baselines._estimate import CrossValidation, Estimate, verdict
-from bmjax.baselines._moments import (
-    Moments,
+from bmjax._squares import (
+    Squares,
     anchored,
-    moments,
     residual_slope,
     residual_square,
+    squares,
     unbiased_precision,
 )
+from bmjax._steps import solve_normal_equations
+from bmjax.baselines._estimate import CrossValidation, Estimate, verdict
 
 # The path ends at this fraction of the smallest alpha that selects nothing, as in scikit-learn.
 _PATH_LENGTH = 1e-3
@@ -122,7 +122,7 @@ def lasso_cv(
 
 
 def descend(
-    m: Moments,
+    m: Squares,
     threshold: Float[Array, " k"],
     coef: Float[Array, " k"],
     tolerance: Float[Array, " k"],
@@ -225,7 +225,7 @@ def _lasso_cv(
     # another, since all at once would hold a copy of X for each.
     fold_of = np.repeat(np.arange(folds), [len(rows) for rows in np.array_split(range(n), folds)])
     held_out = jnp.asarray(fold_of == np.arange(folds + 1)[:, None], X.dtype)
-    tests = lax.map(lambda rows: moments(X, y, everything.anchor, rows), held_out)
+    tests = lax.map(lambda rows: squares(X, y, everything.anchor, rows), held_out)
     trains = jax.tree.map(lambda whole, part: whole[None] - part, everything, tests)
     trains = trains._replace(anchor=tests.anchor)
     largest = jnp.max(jnp.abs(X.T @ y))
@@ -262,7 +262,7 @@ def _lasso_cv(
 _lasso_cv = jax.jit(_lasso_cv, static_argnames=("folds", "num_alphas"))
 
 
-def _lengths(m: Moments, y: Float[Array, " n"]) -> Float[Array, " k"]:
+def _lengths(m: Squares, y: Float[Array, " n"]) -> Float[Array, " k"]:
     """|x_j| |y|, the unit of the tolerance: an entry of the subgradient over it is a cosine."""
     return jnp.sqrt(jnp.diagonal(m.gram)) * jnp.sqrt(jnp.sum(y**2))
 

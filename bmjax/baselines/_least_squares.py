@@ -6,9 +6,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _validate
+from bmjax._squares import smallest_square, unbiased_precision
 from bmjax._steps import solve_normal_equations
 from bmjax.baselines._estimate import Estimate, verdict
-from bmjax.baselines._moments import smallest_square, unbiased_precision
 
 
 def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:

@@ -18,7 +18,7 @@ from bmjax._steps import solve_normal_equations
 _COLUMNS = 8
 
 
-class Moments(NamedTuple):
+class Squares(NamedTuple):
     """Weighted sums over samples, for squared errors around an anchor.
 
     Attributes:
@@ -36,17 +36,17 @@ class Moments(NamedTuple):
     samples: Float[Array, ""]
 
 
-def moments(
+def squares(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],
     anchor: Float[Array, " k"],
     row_weights: Float[Array, " n"] | None = None,
-) -> Moments:
+) -> Squares:
     """The sums of a dataset, or of the rows that the weights (0 or 1) let in."""
     weights = jnp.ones_like(y) if row_weights is None else row_weights
     residual = (y - X @ anchor) * weights
     weighted = X if row_weights is None else X * weights[:, None]
-    return Moments(
+    return Squares(
         gram=weighted.T @ X,
         anchor=anchor,
         slope=X.T @ residual,
@@ -55,7 +55,7 @@ def moments(
     )
 
 
-def anchored(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Moments:
+def anchored(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Squares:
     """The sums of a dataset around least squares, or around zero where n <= k.
 
     With n <= k least squares is far from any sparse answer, so it would be no help.
@@ -63,17 +63,17 @@ def anchored(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Moments:
     n, k = X.shape
     zero = jnp.zeros(k, X.dtype)
     if n <= k:
-        return moments(X, y, zero)
+        return squares(X, y, zero)
     anchor = solve_normal_equations(X.T @ X, X.T @ y, jnp.ones(k, bool))
-    return moments(X, y, anchor)
+    return squares(X, y, anchor)
 
 
-def residual_slope(m: Moments, coef: Float[Array, " k"]) -> Float[Array, " k"]:
+def residual_slope(m: Squares, coef: Float[Array, " k"]) -> Float[Array, " k"]:
     """X'(y - X coef)."""
     return m.slope - m.gram @ (coef - m.anchor)
 
 
-def residual_square(m: Moments, coef: Float[Array, " k"]) -> Float[Array, ""]:
+def residual_square(m: Squares, coef: Float[Array, " k"]) -> Float[Array, ""]:
     """||y - X coef||^2."""
     away = coef - m.anchor
     return jnp.maximum(m.square - 2 * (away @ m.slope) + away @ (m.gram @ away), 0)

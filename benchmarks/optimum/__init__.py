@@ -1,0 +1,1 @@
+"""Which optimum a fit finds: the default against plain starts, other rules and other methods."""

@@ -1,0 +1,251 @@
+"""The better optimum of a dataset: several starts, then moves, judged by the score.
+
+The bound has many local optima. One fit climbs from a start to the nearest; here a dataset's fits
+follow each other, first from every start, then from the best end with a feature dropped, added
+without masks or exchanged for another, as long as that leads to a better one.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax import _lane, _loop
+from bmjax._bound import bound_slack, masking_cost
+from bmjax._criterion import Criterion, criterion, score
+from bmjax._initial import Point, dense_point, sparse_points, state_at
+from bmjax._result import History, Result, Starts
+from bmjax._solvers import Solver
+from bmjax._squares import Squares
+from bmjax._steps import m_step, moments, noise_floor, residual
+from bmjax._subset import (
+    Charges,
+    likelihood_rise,
+    most_features,
+    refit,
+    rises,
+    turned,
+    unit_columns,
+)
+from bmjax._types import Problem, State, Status, select
+
+# Rates of the starts from the best subset, and of a feature that a move adds: where the first has
+# led to nothing better, since a weak feature may be kept only if it is masked, the second.
+SPARSE_RATES = (0.99, 0.5)
+ADDED_RATES = (0.99, 0.5)
+# A smaller rise of the score, in nats, may be what was left to go when a fit was called converged.
+_LEAST_RISE = 0.01
+# A move's masks adapt only after it, so one that looks a little worse is tried as well, in nats.
+_WORTH_A_TRY = -1.0
+
+
+class Plan(NamedTuple):
+    """How many fits a dataset gets, a static argument.
+
+    Attributes:
+        sparse: Starts from the best subset of features.
+        dense: Starts at given rates.
+        moves: Most moves.
+        criterion: Name of the rule that ranks the fits.
+    """
+
+    sparse: int
+    dense: int
+    moves: int
+    criterion: str
+
+    @property
+    def starts(self) -> int:
+        """Starts of either kind."""
+        return self.sparse + self.dense
+
+    @property
+    def fits(self) -> int:
+        """Most fits a dataset may get."""
+        return self.starts + self.moves
+
+
+class Climb(NamedTuple):
+    """A dataset's fits so far.
+
+    Attributes:
+        lane: The fit on its way.
+        number: Its number.
+        done: Whether no fit is left to make.
+        points: Where the starts are.
+        best: The best fit so far.
+        failures: Fits since that one.
+        starts: What came of every fit; `starts.score` of the best is the highest.
+    """
+
+    lane: _loop.Lane
+    number: Int[Array, ""]
+    done: Bool[Array, ""]
+    points: Point
+    best: _lane.Outcome
+    failures: Int[Array, ""]
+    starts: Starts
+
+    @property
+    def improved(self) -> Bool[Array, ""]:
+        """Whether the last fit is the best."""
+        return self.failures == 0
+
+
+def points(problem: Problem, options: _lane.Options, plan: Plan) -> Point:
+    """Where the starts of a dataset are, those from the best subset first."""
+    parts = []
+    if plan.sparse:
+        rule = criterion(plan.criterion, problem.num_samples, len(problem.X))
+        rates = jnp.asarray(SPARSE_RATES[: plan.sparse], problem.y.dtype)
+        parts.append(sparse_points(problem, rule, rates))
+    if plan.dense:
+        parts.append(
+            lax.map(
+                lambda rates: dense_point(problem, rates, options.initial_weights), options.rates
+            )
+        )
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def begin(
+    problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, points: Point
+) -> Climb:
+    """The first fit before its first step."""
+    state = state_at(problem, jax.tree.map(lambda leaf: leaf[0], points))
+    dtype, k = problem.y.dtype, len(problem.X)
+    rows = plan.fits
+    blank = Starts(
+        score=jnp.full(rows, -jnp.inf, dtype),
+        bound=jnp.full(rows, jnp.nan, dtype),
+        size=jnp.full(rows, -1, jnp.int32),
+        status=jnp.full(rows, Status.RUNNING, jnp.int32),
+        num_steps=jnp.zeros(rows, jnp.int32),
+        inclusion=jnp.full((rows, k), jnp.nan, dtype),
+        coef=jnp.full((rows, k), jnp.nan, dtype),
+    )
+    zero = jnp.zeros((), jnp.int32)
+    unknown = _lane.Outcome(state, jnp.asarray(jnp.nan, dtype), zero, zero)
+    no = jnp.asarray(False)
+    return Climb(
+        _lane.start(problem, options, solver, state), zero, no, points, unknown, zero, blank
+    )
+
+
+def next_fit(
+    problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, climb: Climb
+) -> Climb:
+    """Take note of a fit that has ended and begin the next one, if one is left to make."""
+    rule = criterion(plan.criterion, problem.num_samples, len(problem.X))
+    end = _lane.outcome(problem, solver, climb.lane)
+    value = score(rule, problem, end.state, end.bound)
+    value = jnp.where(end.status == Status.NON_FINITE, -jnp.inf, value)
+    highest = jnp.max(climb.starts.score)
+    slack = bound_slack(problem, highest)
+    # The first fit is the best until another is better, even if it has no score.
+    improved = (climb.number == 0) | (value > highest + jnp.maximum(_LEAST_RISE, slack))
+    best = select(improved, end, climb.best)
+    row = Starts(
+        score=value,
+        bound=end.bound,
+        size=jnp.sum(end.state.active, dtype=jnp.int32),
+        status=end.status,
+        num_steps=end.num_steps,
+        inclusion=end.state.inclusion,
+        coef=jnp.where(end.state.active, end.state.coef, 0),
+    )
+    starts = jax.tree.map(lambda rows, new: rows.at[climb.number].set(new), climb.starts, row)
+    following = climb.number + 1
+    # Moves begin from the best start, whichever it was.
+    failed = jnp.where(improved | (following == plan.starts), 0, climb.failures + 1)
+    climb = climb._replace(number=following, best=best, failures=failed, starts=starts)
+    if plan.fits == 1:
+        return climb._replace(done=jnp.asarray(True))
+
+    def another_start() -> tuple[State, Array]:
+        row = jnp.minimum(following, plan.starts - 1)
+        point = jax.tree.map(lambda leaf: leaf[row], climb.points)
+        return state_at(problem, point), jnp.asarray(False)
+
+    def a_move() -> tuple[State, Array]:
+        rate = jnp.asarray(ADDED_RATES, problem.y.dtype)[jnp.minimum(failed, 1)]
+        state, rise = best_move(problem, rule, best.state, rate)
+        # Where the last move led to nothing better, the same one is proposed again.
+        adds = jnp.any(state.active & ~best.state.active)
+        stuck = (failed > 1) | ((failed == 1) & ~adds)
+        return state, stuck | ~(rise > _WORTH_A_TRY) | (following == plan.fits)
+
+    if plan.moves == 0:
+        state, done = another_start()[0], following == plan.starts
+    elif plan.starts == 1:
+        state, done = a_move()
+    else:
+        state, done = lax.cond(following < plan.starts, another_start, a_move)
+    return climb._replace(lane=_lane.start(problem, options, solver, state), done=done)
+
+
+def report(climb: Climb, course: History | None = None) -> Result:
+    """What the user gets of a dataset whose fits have all ended."""
+    state, bound, _, status = climb.best
+    return Result(
+        coef=jnp.where(state.active, state.coef, 0),
+        weights=state.weights,
+        inclusion=state.inclusion,
+        support=state.active,
+        noise_precision=state.noise_precision,
+        bound=bound,
+        num_steps=jnp.sum(climb.starts.num_steps, dtype=jnp.int32),
+        status=status,
+        starts=climb.starts,
+        history=course,
+    )
+
+
+def best_move(
+    problem: Problem, rule: Criterion, state: State, rate: Float[Array, ""]
+) -> tuple[State, Float[Array, ""]]:
+    """The state after the best single move from a fitted one, and by how much the score rises.
+
+    A feature is dropped, added, or exchanged for another. The masks of the other features stay as
+    they are and weights and noise follow, so the rise is exact at a rate of 1, but for what the
+    masks gain when they adapt.
+
+    Args:
+        problem: The dataset.
+        rule: What features are charged.
+        state: A state that an M step leaves where it is.
+        rate: Masks and inclusion rate that a feature is added with.
+
+    Returns:
+        The state after the move, weights and noise re-estimated, and the rise of the score.
+    """
+    k, n = problem.X.shape
+    kept = state.active
+    at_masks = moments(problem, state)
+    variance = jnp.where(kept, at_masks.variance, 0)
+    features = jnp.where(kept[:, None], at_masks.masked, problem.X)
+    left = residual(problem, state)
+    m, _ = unit_columns(
+        Squares(
+            gram=features @ features.T + jnp.diag(variance),
+            anchor=state.weights,
+            slope=features @ left - variance * state.weights,
+            square=jnp.sum(left**2) + state.weights**2 @ variance,
+            samples=jnp.asarray(n, left.dtype),
+        )
+    )
+    strength = state.weights**2 * jnp.mean(problem.X**2, axis=1) * state.noise_precision
+    new = rule.charge(rule.width(strength, kept))
+    # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
+    own = masking_cost(problem, state) - 0.5 * math.log(n) + new
+    charges = Charges(jnp.where(kept, own, 0), new, jnp.asarray(rule.by_size, new.dtype))
+    rise = likelihood_rise(n, problem.noise_precision, n * noise_floor(problem.y))
+    gains = rises(m, kept, refit(m, kept), charges, rise, most_features(n, k))
+    move = jnp.argmax(gains)
+    after = kept ^ turned(move, k)
+    mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)
+    moved = state._replace(active=after, mask_mean=jnp.where(after[:, None], mask_mean, 0))
+    return m_step(problem, moved), gains[move]
