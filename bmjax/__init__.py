@@ -11,9 +11,11 @@ from bmjax._batch import fit_batch as fit_batch
 from bmjax._bound import lower_bound as lower_bound
 from bmjax._fit import fit as fit
 from bmjax._initial import initialise as initialise
+from bmjax._outcomes import Study as Study
 from bmjax._result import History as History
 from bmjax._result import LaneSteps as LaneSteps
 from bmjax._result import Result as Result
+from bmjax._result import Starts as Starts
 from bmjax._solvers import EG as EG
 from bmjax._solvers import EM as EM
 from bmjax._solvers import Hybrid as Hybrid
@@ -21,6 +23,9 @@ from bmjax._steps import e_step as e_step
 from bmjax._steps import g_step as g_step
 from bmjax._steps import m_step as m_step
 from bmjax._steps import prune as prune
+from bmjax._study import batched as batched
+from bmjax._study import monte_carlo as monte_carlo
+from bmjax._study import on_host as on_host
 from bmjax._types import Problem as Problem
 from bmjax._types import State as State
 from bmjax._types import Status as Status

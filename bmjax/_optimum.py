@@ -171,12 +171,10 @@ def next_fit(
         return state_at(problem, point), jnp.asarray(False)
 
     def a_move() -> tuple[State, Array]:
-        rate = jnp.asarray(ADDED_RATES, problem.y.dtype)[jnp.minimum(failed, 1)]
-        state, rise = best_move(problem, rule, best.state, rate)
-        # Where the last move led to nothing better, the same one is proposed again.
-        adds = jnp.any(state.active & ~best.state.active)
-        stuck = (failed > 1) | ((failed == 1) & ~adds)
-        return state, stuck | ~(rise > _WORTH_A_TRY) | (following == plan.fits)
+        rank, rate = failed // len(ADDED_RATES), failed % len(ADDED_RATES)
+        rate = jnp.asarray(ADDED_RATES, problem.y.dtype)[rate]
+        state, rise = best_move(problem, rule, best.state, rate, rank)
+        return state, ~(rise > _WORTH_A_TRY) | (following == plan.fits)
 
     if plan.moves == 0:
         state, done = another_start()[0], following == plan.starts
@@ -205,7 +203,11 @@ def report(climb: Climb, course: History | None = None) -> Result:
 
 
 def best_move(
-    problem: Problem, rule: Criterion, state: State, rate: Float[Array, ""]
+    problem: Problem,
+    rule: Criterion,
+    state: State,
+    rate: Float[Array, ""],
+    rank: Int[Array, ""] | int = 0,
 ) -> tuple[State, Float[Array, ""]]:
     """The state after the best single move from a fitted one, and by how much the score rises.
 
@@ -218,6 +220,7 @@ def best_move(
         rule: What features are charged.
         state: A state that an M step leaves where it is.
         rate: Masks and inclusion rate that a feature is added with.
+        rank: 0 for the best move, 1 for the second best and so on.
 
     Returns:
         The state after the move, weights and noise re-estimated, and the rise of the score.
@@ -244,7 +247,7 @@ def best_move(
     charges = Charges(jnp.where(kept, own, 0), new, jnp.asarray(rule.by_size, new.dtype))
     rise = likelihood_rise(n, problem.noise_precision, n * noise_floor(problem.y))
     gains = rises(m, kept, refit(m, kept), charges, rise, most_features(n, k))
-    move = jnp.argmax(gains)
+    move = jnp.argsort(gains, descending=True)[rank]
     after = kept ^ turned(move, k)
     mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)
     moved = state._replace(active=after, mask_mean=jnp.where(after[:, None], mask_mean, 0))

@@ -30,7 +30,7 @@ def six(b: int, noise: float, seed: int) -> Batch:
 
 
 def wide(b: int, seed: int) -> Batch:
-    """n = 100, k = 300, effects 3, -2, 1.5, 1 and 0.5, noise 1."""
+    """N = 100, k = 300, effects 3, -2, 1.5, 1 and 0.5, noise 1."""
     rng = np.random.default_rng([seed, 3])
     X, coef = rng.normal(size=(b, 100, 300)), np.zeros((b, 300))
     for row in coef:

@@ -153,7 +153,7 @@ def permuted(quick: bool) -> list[Row]:
 
 
 def enumeration(quick: bool) -> list[Row]:
-    """Fits from every subset of the features, at inclusion 0.99 and 0.5: is the best one reached?"""
+    """Fits from every subset of the features, at 0.99 and 0.5: is the best one reached?"""
     rows = []
     cases = {
         "paper, k = 6": designs.uniform(10 if quick else 50, 6, REPORTED),

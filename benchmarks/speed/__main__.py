@@ -11,10 +11,12 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, str(len(os.sched_getaffinity(0))))
 
 import jax  # noqa: E402 the thread counts above are read at import
+import pandas as pd  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
-from benchmarks.speed import clock, floors, pictures, rivals  # noqa: E402
+from benchmarks import report  # noqa: E402
+from benchmarks.speed import floors, pictures, rivals  # noqa: E402
 
 SECTIONS = {
     "reference": rivals.against_reference,
@@ -39,15 +41,11 @@ def main() -> None:
     if all(device.platform == "cpu" for device in jax.devices()):
         print("no GPU here: all figures are of the CPU")
     for section in arguments.sections or SECTIONS:
-        rows = SECTIONS[section](arguments.quick)
+        table = pd.DataFrame(SECTIONS[section](arguments.quick))
         command = f"python -m benchmarks.speed {section}"
-        if arguments.quick:
-            import pandas as pd
-
-            table = pd.DataFrame(rows)
-        else:
-            table = clock.save(section, rows, command)
-            pictures.draw(section, table)
+        if not arguments.quick:
+            origin = report.save_table(report.RESULTS / f"speed_{section}.csv", table, command)
+            pictures.draw(section, table, origin)
         print(f"\n{command}")
         print(table.round(3).T.to_string(header=False))
 

@@ -1,8 +1,15 @@
 """The datasets of the speed benchmark, seeded, made on the host, and the F1 of pruning."""
 
+from functools import partial
+
 import numpy as np
 
+import bmjax
 from bmjax import metrics
+
+# One fit from one start, which is what the rivals' algorithms do too.
+plain_fit = partial(bmjax.fit, initial_inclusion=0.5)
+plain_fit_batch = partial(bmjax.fit_batch, initial_inclusion=0.5)
 
 
 def two_features(b: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

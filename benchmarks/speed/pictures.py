@@ -1,5 +1,7 @@
 """One picture a section where a picture says more than the table."""
 
+from collections.abc import Mapping
+
 import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
@@ -7,16 +9,16 @@ from matplotlib.figure import Figure
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from benchmarks.speed import clock
+from benchmarks import report
 
 
-def draw(section: str, table: pd.DataFrame) -> None:
+def draw(section: str, table: pd.DataFrame, origin: Mapping[str, str]) -> None:
     """Draw what there is to draw of a section and save it beside its CSV."""
     painter = {"estimators": _estimators, "growth": _growth}.get(section)
     if painter is None:
         return
     figure = painter(table)
-    figure.savefig(clock.RESULTS / f"speed_{section}.png", dpi=120, bbox_inches="tight")
+    report.save_picture(report.RESULTS / f"speed_{section}.png", figure, origin)
     plt.close(figure)
 
 

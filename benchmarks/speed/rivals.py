@@ -1,17 +1,12 @@
 """`fit_batch` against the literal NumPy algorithms, and against other estimators."""
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import ARDRegression, LassoCV
 
-import bmjax
-from benchmarks import reference
+from benchmarks import estimators, reference
 from benchmarks.speed import clock, data
 
 
@@ -28,7 +23,7 @@ def against_reference(quick: bool) -> list[dict[str, Any]]:
     for name, X, y, options in cases:
         features = [X] * len(y) if X.ndim == 2 else list(X)
         # A first call of the very same shapes compiles; the reference has nothing to compile.
-        bmjax.fit_batch(X, y, **options)
+        data.plain_fit_batch(X, y, **options)
         for label, literal in (("EM", reference.fab_em), ("hybrid", reference.fab_hybrid)):
             if label == "hybrid" and len(y) * X.shape[-1] >= 1000 and X.shape[-1] > 10:
                 continue  # hours, and the paper's own figure for it is no faster than EM's
@@ -40,11 +35,11 @@ def against_reference(quick: bool) -> list[dict[str, Any]]:
             )
             ours = np.array(
                 [
-                    clock.seconds(lambda x=X, t=y, o=options: bmjax.fit_batch(x, t, **o))
+                    clock.seconds(lambda x=X, t=y, o=options: data.plain_fit_batch(x, t, **o))
                     for _ in range(3)
                 ]
             )
-            r = bmjax.fit_batch(X, y, **options)
+            r = data.plain_fit_batch(X, y, **options)
             assert r.lane_steps is not None
             rows.append(
                 {
@@ -65,36 +60,20 @@ def against_reference(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _selected_by_abess(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    from abess.linear import LinearRegression
-
-    model = LinearRegression(ic_type="bic", fit_intercept=False, thread=1)
-    return np.asarray(model.fit(X, y).coef_) != 0
-
-
 def against_estimators(quick: bool) -> list[dict[str, Any]]:
     """Per dataset, each rival in its own usual way, with the F1 of pruning beside the time."""
-
-    def by_sklearn(make: Callable[[], Any]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        def kept(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                return np.asarray(make().fit(X, y).coef_) != 0
-
-        return kept
-
     rivals = {
-        "LassoCV(cv=10)": by_sklearn(lambda: LassoCV(cv=10, fit_intercept=False)),
-        "ARDRegression": by_sklearn(lambda: ARDRegression(fit_intercept=False)),
-        "abess (BIC)": _selected_by_abess,
+        "LassoCV(cv=10)": estimators.lasso_cv,
+        "ARDRegression": estimators.ard,
+        "abess (BIC)": estimators.abess,
     }
     rows = []
     for k, b, sample in (
         [(10, 20, 5)] if quick else [(10, 100, 100), (30, 100, 20), (50, 100, 12), (100, 100, 4)]
     ):
         X, y, weights = data.uniform_design(b if k < 100 else 12, k, seed=1)
-        ours = clock.in_turn([lambda a=X, t=y: bmjax.fit_batch(a, t)], 2 if k < 50 else 1)
-        r = bmjax.fit_batch(X, y)
+        ours = clock.in_turn([lambda a=X, t=y: data.plain_fit_batch(a, t)], 2 if k < 50 else 1)
+        r = data.plain_fit_batch(X, y)
         mine = np.median(ours) / len(y)
         row: dict[str, Any] = {
             "k": k,
@@ -104,16 +83,16 @@ def against_estimators(quick: bool) -> list[dict[str, Any]]:
             "iterations": float(jnp.median(r.num_steps)),
             "converged": float(jnp.mean(r.converged)),
         }
-        for name, kept in rivals.items():
+        for name, estimate in rivals.items():
             found: list[np.ndarray] = []
             time = clock.seconds(
-                lambda f=kept, out=found, a=X, t=y, m=sample: out.extend(
+                lambda f=estimate, out=found, a=X, t=y, m=sample: out.extend(
                     f(a[i], t[i]) for i in range(m)
                 )
             )
             row[f"{name} ms"] = 1e3 * time / sample
             row[f"{name} ratio"] = time / sample / mine
-            row[f"{name} F1"] = data.f1_of_pruning(np.stack(found), weights[:sample]).mean()
+            row[f"{name} F1"] = data.f1_of_pruning(np.stack(found) != 0, weights[:sample]).mean()
         rows.append(row)
     return rows
 
@@ -130,11 +109,11 @@ def against_vmap(quick: bool) -> list[dict[str, Any]]:
     for name, host_X, host_y, options in cases:
         X, y = jnp.asarray(host_X), jnp.asarray(host_y)
         axes = (None if X.ndim == 2 else 0, 0)
-        plain = jax.jit(jax.vmap(lambda a, t, o=options: bmjax.fit(a, t, **o), in_axes=axes))
+        plain = jax.jit(jax.vmap(lambda a, t, o=options: data.plain_fit(a, t, **o), in_axes=axes))
         times = clock.in_turn(
             [
                 lambda f=plain, a=X, t=y: f(a, t),
-                lambda a=X, t=y, o=options: bmjax.fit_batch(a, t, **o),
+                lambda a=X, t=y, o=options: data.plain_fit_batch(a, t, **o),
             ],
             3,
         )
@@ -159,9 +138,10 @@ def precisions(quick: bool) -> list[dict[str, Any]]:
         X, y, weights = data.uniform_design(b, k, seed=2)
         small = X.astype(np.float32), y.astype(np.float32)
         times = clock.in_turn(
-            [lambda a=small: bmjax.fit_batch(*a), lambda a=X, t=y: bmjax.fit_batch(a, t)], 3
+            [lambda a=small: data.plain_fit_batch(*a), lambda a=X, t=y: data.plain_fit_batch(a, t)],
+            3,
         )
-        kept = [np.asarray(bmjax.fit_batch(*pair).support) for pair in (small, (X, y))]
+        kept = [np.asarray(data.plain_fit_batch(*pair).support) for pair in (small, (X, y))]
         f1 = [data.f1_of_pruning(support, weights) for support in kept]
         rows.append(
             {

@@ -1,0 +1,71 @@
+"""Tables and pictures that say where they come from: the command, the versions, the date."""
+
+import datetime
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def environment() -> dict[str, str]:
+    """Versions, device and date, to stand beside every figure."""
+
+    def installed(package: str) -> str:
+        try:
+            return f"{package} {version(package)}"
+        except PackageNotFoundError:
+            return f"{package} absent"
+
+    packages = ("bmjax", "jax", "jaxlib", "numpy", "scikit-learn", "abess")
+    return {
+        "versions": ", ".join(installed(p) for p in packages),
+        "python": platform.python_version(),
+        "device": f"{jax.devices()[0].device_kind}, {len(os.sched_getaffinity(0))} cores",
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def save_table(
+    path: Path, table: pd.DataFrame, command: str, remarks: Sequence[str] = ()
+) -> dict[str, str]:
+    """Write a table as CSV under comment lines with its origin and remarks; `read_table` reads it.
+
+    Args:
+        path: Where to.
+        table: The table, without its index. Numbers are written to six digits.
+        command: What made it.
+        remarks: More comment lines.
+
+    Returns:
+        The origin: the command and the `environment`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    origin = {"command": command, **environment()}
+    lines = [f"# {name}: {value}" for name, value in origin.items()]
+    lines += [f"# {' '.join(remark.split())}" for remark in remarks]
+    path.write_text("\n".join([*lines, table.to_csv(index=False, float_format="%.6g")]))
+    return origin
+
+
+def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
+    """A table that `save_table` wrote, and its origin."""
+    table = pd.read_csv(path, comment="#")
+    lines = path.read_text().splitlines()[: 1 + len(environment())]
+    return table, dict(line.removeprefix("# ").split(": ", 1) for line in lines)
+
+
+def save_picture(path: Path, figure: "Figure", origin: Mapping[str, str]) -> None:
+    """Write a picture as PNG, with its origin in the metadata."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {name.capitalize(): value for name, value in origin.items()}
+    figure.savefig(path, dpi=120, bbox_inches="tight", metadata=metadata)

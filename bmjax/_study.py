@@ -1,0 +1,343 @@
+"""`monte_carlo`: any number of methods on the same synthetic datasets, chunk by chunk.
+
+A chunk of datasets is drawn, every method goes over it, and only what was found is kept, on the
+host: the datasets themselves never fill the memory, however many there are.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from bmjax import _validate
+from bmjax._clock import Spent, timed
+from bmjax._outcomes import Outcomes, Study
+from bmjax.simulate import Dataset
+
+_CHUNK_BYTES = 2**26
+_MOST_IN_CHUNK = 1024  # so that there is progress to see
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function that takes data in another way than a plain one; see `batched` and `on_host`.
+
+    Attributes:
+        function: The function.
+        takes: What it is given at a time.
+    """
+
+    function: Callable[..., Any]
+    takes: Literal["a traced dataset", "a batch", "a dataset on the host"]
+
+
+def batched(function: Callable[..., Any]) -> Method:
+    """A method for `monte_carlo` that takes a whole batch at a time, such as `bmjax.fit_batch`.
+
+    Args:
+        function: From X (b, n, k) and y (b, n), JAX arrays, to a result whose fields have the
+            axis b in front. It is not compiled, and may compile what it likes.
+
+    Returns:
+        The method.
+
+    Raises:
+        TypeError: If it is not a function.
+    """
+    return Method(_function("function", function), "a batch")
+
+
+def on_host(function: Callable[..., Any]) -> Method:
+    """A method for `monte_carlo` that takes NumPy arrays, such as one of scikit-learn's.
+
+    Args:
+        function: From X (n, k) and y (n,), NumPy arrays, to a result. It is called for one
+            dataset after another.
+
+    Returns:
+        The method.
+
+    Raises:
+        TypeError: If it is not a function.
+    """
+    return Method(_function("function", function), "a dataset on the host")
+
+
+def monte_carlo(
+    simulate: Callable[[jax.Array], Dataset],
+    methods: Mapping[str, Callable[..., Any] | Method],
+    key: jax.Array,
+    repeats: int,
+    *,
+    chunk: int | None = None,
+    progress: bool | None = None,
+) -> Study:
+    """Run methods on the same synthetic datasets and score them against the truth.
+
+    Dataset i is `simulate(jax.random.fold_in(key, i))`, so the same key gives the same numbers
+    whatever the chunks are (a batched method or an accelerator may round differently), and any
+    dataset can be drawn again by itself. All but the outcomes is let go chunk by chunk; those
+    take some 9 bytes a feature, dataset and method in float64.
+
+    A plain function is compiled. On a CPU it runs for one dataset after another, since a batched
+    loop would run all of them as long as the slowest; on an accelerator for a chunk side by side.
+
+    Args:
+        simulate: From a key to a `simulate.Dataset`: one of the designs, its sizes filled in.
+        methods: Methods by name: functions of X (n, k) and y (n,) such as `bmjax.fit`, or what
+            `batched` and `on_host` make of others. A result needs the fields `coef` and
+            `support`, (k,) each, may have a `status`, or is simply the (k,) coefficients, 0
+            where a feature is pruned.
+        key: A JAX random key.
+        repeats: How many datasets.
+        chunk: How many datasets to hold at a time. Default: as many as fit into 64 MiB, at most
+            1024, in chunks of about one size.
+        progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
+            terminal and rich is installed.
+
+    Returns:
+        The study: outcomes dataset by dataset, means, paired differences, a table.
+
+    Raises:
+        TypeError: If an argument has the wrong type, or `simulate` does not return a `Dataset`.
+        ValueError: If a number is out of range, or there is no method.
+        RuntimeError: If a method fails or returns something else; the message names it. What can
+            be found by tracing is found before anything runs.
+        ModuleNotFoundError: If progress is asked for and rich is not installed.
+    """
+    asked = _checked(methods)
+    repeats = _validate.count("repeats", repeats, low=1)
+    shapes = _dataset_shapes(_function("simulate", simulate), key)
+    n, k = shapes.X.shape
+    if chunk is None:
+        size = min(_MOST_IN_CHUNK, max(_CHUNK_BYTES // (n * (k + 1) * shapes.X.dtype.itemsize), 1))
+        size = -(-repeats // -(-repeats // size))
+    else:
+        size = min(_validate.count("chunk", chunk, low=1), repeats)
+    draw = _one_by_one(lambda i: simulate(jax.random.fold_in(key, i)), size)
+    runners = {name: _runner(name, method, shapes, size) for name, method in asked.items()}
+
+    truth: list[np.ndarray] = []
+    found: dict[str, list[_Found]] = {name: [] for name in asked}
+    seconds = dict.fromkeys(asked, Spent())
+    with _reporting(repeats * len(asked), progress) as report:
+        for begin in range(0, repeats, size):
+            count = min(size, repeats - begin)
+            index = jnp.asarray(np.arange(begin, begin + size, dtype=np.int32))
+            data = jax.block_until_ready(draw((index,), jnp.asarray(count, jnp.int32)))
+            truth.append(np.asarray(data.coef)[:count])
+            for name, run in runners.items():
+
+                def call(run=run, data=data, begin=begin, count=count):
+                    return run(data, begin, count)
+
+                new, spent = timed(call)
+                found[name].append(new)
+                seconds[name] = seconds[name].plus(spent)
+                report(name, count)
+    return Study(
+        np.concatenate(truth),
+        {
+            name: Outcomes(*_rowwise(np.concatenate, parts), seconds=seconds[name])
+            for name, parts in found.items()
+        },
+    )
+
+
+class _Found(NamedTuple):
+    """The part of a result that is kept."""
+
+    coef: Any
+    support: Any
+    status: Any
+
+
+_Run = Callable[[Dataset, int, int], _Found]
+"""From a chunk of datasets, the number of its first one, and how many of it are real."""
+
+
+def _runner(name: str, method: Method, shapes: Dataset, size: int) -> _Run:
+    """How to apply a method to a chunk, tried on shapes where it can be."""
+    k = shapes.X.shape[-1]
+    function = method.function
+
+    def one(X: Any, y: Any) -> _Found:
+        return _read(function(X, y), (k,))
+
+    if method.takes == "a traced dataset":
+        with _naming(name):
+            jax.eval_shape(one, shapes.X, shapes.y)
+        every = _one_by_one(one, size)
+
+        def run(data: Dataset, begin: int, count: int) -> _Found:
+            del begin
+            with _naming(name):
+                found = every((data.X, data.y), jnp.asarray(count, jnp.int32))
+                return jax.tree.map(lambda leaf: np.asarray(leaf)[:count], found)
+
+    elif method.takes == "a batch":
+
+        def run(data: Dataset, begin: int, count: int) -> _Found:
+            del begin
+            with _naming(name):
+                found = _read(function(data.X[:count], data.y[:count]), (count, k))
+                return jax.tree.map(np.asarray, found)
+
+    else:
+
+        def run(data: Dataset, begin: int, count: int) -> _Found:
+            X, y = np.asarray(data.X), np.asarray(data.y)
+            rows = []
+            for i in range(count):
+                with _naming(name, f" on dataset {begin + i}"):
+                    rows.append(one(X[i], y[i]))
+            return _rowwise(np.stack, rows)
+
+    return run
+
+
+def _one_by_one(function: Callable[..., Any], size: int) -> Callable[..., Any]:
+    """A function of one dataset, compiled for the first `count` of `size` rows of its arguments.
+
+    The count is traced, so that a last chunk that is not full costs no more than it holds, and
+    so that the loop is compiled alike for every size and rounds alike.
+    """
+
+    def run(rows, count):
+        if jax.default_backend() != "cpu":
+            return jax.vmap(function)(*rows)
+
+        def one(i):
+            return function(*(jax.tree.map(lambda leaf: leaf[i], row) for row in rows))
+
+        def store(i, results):
+            return jax.tree.map(lambda row, new: row.at[i].set(new), results, one(i))
+
+        blank = jax.tree.map(
+            lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), jax.eval_shape(one, 0)
+        )
+        return lax.fori_loop(0, count, store, blank)
+
+    return jax.jit(run)
+
+
+def _read(result: Any, shape: tuple[int, ...]) -> _Found:
+    """The fields of a result, or coefficients alone, of the right shapes."""
+    fields = hasattr(result, "coef") and hasattr(result, "support")
+    coef = _array(result.coef if fields else result)
+    if coef.dtype == object:
+        raise ValueError(f"it returned {result!r}; wanted fields coef and support, or an array.")
+    support = _array(result.support) if fields else coef != 0
+    status = getattr(result, "status", None) if fields else None
+    status = None if status is None else _array(status)
+    for field, array, wanted in (
+        ("coef", coef, shape),
+        ("support", support, shape),
+        ("status", status, shape[:-1]),
+    ):
+        if array is not None and array.shape != wanted:
+            raise ValueError(f"it returned {field} of shape {array.shape}; wanted {wanted}.")
+    return _Found(coef, support.astype(bool), status)
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, jax.Array) else np.asarray(value)
+
+
+def _rowwise(join: Callable[[Any], np.ndarray], parts: list[_Found]) -> _Found:
+    return jax.tree.map(lambda *leaves: join(leaves), *parts)
+
+
+@contextmanager
+def _naming(name: str, place: str = "") -> Iterator[None]:
+    """Errors of a method as errors that say whose they are."""
+    try:
+        yield
+    except Exception as error:
+        remedy = ""
+        if isinstance(error, jax.errors.JAXTypeError):
+            remedy = (
+                " If it takes NumPy arrays wrap it with bmjax.on_host, if a whole batch with "
+                "bmjax.batched."
+            )
+        raise RuntimeError(
+            f"method {name!r} failed{place}: {type(error).__name__}: {error}{remedy}"
+        ) from error
+
+
+def _checked(methods: Any) -> dict[str, Method]:
+    if not isinstance(methods, Mapping):
+        raise TypeError(
+            f"methods is {type(methods).__name__}; give a dict from names to functions."
+        )
+    if not methods:
+        raise ValueError("methods is empty; give at least one.")
+    asked = {}
+    for name, method in methods.items():
+        if not isinstance(name, str):
+            raise TypeError(f"methods has the name {name!r}; names are strings.")
+        if not isinstance(method, Method):
+            method = Method(_function(f"method {name!r}", method), "a traced dataset")
+        asked[name] = method
+    return asked
+
+
+def _function(name: str, value: Any) -> Callable[..., Any]:
+    if not callable(value):
+        raise TypeError(f"{name} is {value!r}; it must be a function.")
+    return value
+
+
+def _dataset_shapes(simulate: Callable[[jax.Array], Dataset], key: jax.Array) -> Dataset:
+    """Shapes and types of a dataset, found by tracing."""
+    try:
+        jax.eval_shape(lambda: jax.random.fold_in(key, 0))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"key is {key!r}; give one JAX random key: jax.random.key(0).") from error
+    data: Any = jax.eval_shape(lambda: simulate(jax.random.fold_in(key, 0)))
+    if not isinstance(data, Dataset):
+        raise TypeError(
+            f"simulate returned {type(data).__name__}; it must return a bmjax.simulate.Dataset."
+        )
+    n, k = (*data.X.shape, 0, 0)[:2]
+    if (data.X.shape, data.y.shape, data.coef.shape) != ((n, k), (n,), (k,)):
+        raise ValueError(
+            f"simulate returned X {data.X.shape}, y {data.y.shape} and coef {data.coef.shape}; "
+            "wanted (n, k), (n,) and (k,)."
+        )
+    return data
+
+
+@contextmanager
+def _reporting(total: int, wanted: bool | None) -> Iterator[Callable[[str, int], None]]:
+    """A function to call with a method's name and the datasets it has just done."""
+    if wanted is None:
+        wanted = sys.stderr.isatty() and _has_rich()
+    if not wanted:
+        yield lambda name, count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("datasets x methods", total=total)
+        yield lambda name, count: bar.update(task, advance=count, description=name)
+
+
+def _has_rich() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("rich") is not None
