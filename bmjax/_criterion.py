@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from bmjax._steps import exact_fit
+from bmjax._subset import bic_charge
 from bmjax._types import Problem, State
 
 CRITERIA = ("learned", "held", "paper")
@@ -66,7 +67,7 @@ class Criterion(NamedTuple):
 
 def criterion(name: str, n: int, k: int) -> Criterion:
     """The rule of a name; see the table above."""
-    half = 0.5 * math.log(n)
+    half = bic_charge(n)
     if name == "paper":
         return Criterion(2 * half, False, (0.0,) * (k + 1))
     if name == "held":
@@ -79,6 +80,12 @@ def _log_choices(k: int, size: int) -> float:
     """Log C(k, size), held at its largest beyond half of k."""
     size = min(size, k // 2)
     return math.lgamma(k + 1) - math.lgamma(size + 1) - math.lgamma(k - size + 1)
+
+
+def charge_at(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
+    """The charge of a feature at inclusion 1, weights spread as those of a state."""
+    strength = state.weights**2 * jnp.mean(problem.X**2, axis=1) * state.noise_precision
+    return rule.charge(rule.width(strength, state.active))
 
 
 def score(
@@ -94,8 +101,7 @@ def score(
     """
     n = problem.num_samples
     size = jnp.sum(state.active, dtype=jnp.int32)
-    strength = state.weights**2 * jnp.mean(problem.X**2, axis=1) * state.noise_precision
-    extra = rule.charge(rule.width(strength, state.active)) - math.log(n)
+    extra = charge_at(rule, problem, state) - math.log(n)
     by_size = jnp.asarray(rule.by_size, bound.dtype)[size]
     value = bound - size.astype(bound.dtype) * extra - by_size
     # With more than half as many features as samples an exact fit says nothing.

@@ -5,7 +5,6 @@ follow each other, first from every start, then from the best end with a feature
 without masks or exchanged for another, as long as that leads to a better one.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _lane, _loop
 from bmjax._bound import bound_slack, masking_cost
-from bmjax._criterion import Criterion, criterion, score
+from bmjax._criterion import Criterion, charge_at, criterion, score
 from bmjax._initial import Point, dense_point, sparse_points, state_at
 from bmjax._result import History, Result, Starts
 from bmjax._solvers import Solver
@@ -23,6 +22,7 @@ from bmjax._squares import Squares
 from bmjax._steps import m_step, moments, noise_floor, residual
 from bmjax._subset import (
     Charges,
+    bic_charge,
     likelihood_rise,
     most_features,
     refit,
@@ -77,8 +77,9 @@ class Climb(NamedTuple):
         done: Whether no fit is left to make.
         points: Where the starts are.
         best: The best fit so far.
-        failures: Fits since that one.
-        starts: What came of every fit; `starts.score` of the best is the highest.
+        improved: Whether that was the last one.
+        failures: Moves since one that led to a better fit.
+        starts: What came of every fit.
     """
 
     lane: _loop.Lane
@@ -86,13 +87,9 @@ class Climb(NamedTuple):
     done: Bool[Array, ""]
     points: Point
     best: _lane.Outcome
+    improved: Bool[Array, ""]
     failures: Int[Array, ""]
     starts: Starts
-
-    @property
-    def improved(self) -> Bool[Array, ""]:
-        """Whether the last fit is the best."""
-        return self.failures == 0
 
 
 def points(problem: Problem, options: _lane.Options, plan: Plan) -> Point:
@@ -118,6 +115,7 @@ def begin(
     state = state_at(problem, jax.tree.map(lambda leaf: leaf[0], points))
     dtype, k = problem.y.dtype, len(problem.X)
     rows = plan.fits
+    zero, no = jnp.zeros((), jnp.int32), jnp.asarray(False)
     blank = Starts(
         score=jnp.full(rows, -jnp.inf, dtype),
         bound=jnp.full(rows, jnp.nan, dtype),
@@ -126,12 +124,18 @@ def begin(
         num_steps=jnp.zeros(rows, jnp.int32),
         inclusion=jnp.full((rows, k), jnp.nan, dtype),
         coef=jnp.full((rows, k), jnp.nan, dtype),
+        best=zero,
     )
-    zero = jnp.zeros((), jnp.int32)
     unknown = _lane.Outcome(state, jnp.asarray(jnp.nan, dtype), zero, zero)
-    no = jnp.asarray(False)
     return Climb(
-        _lane.start(problem, options, solver, state), zero, no, points, unknown, zero, blank
+        lane=_lane.start(problem, options, solver, state),
+        number=zero,
+        done=no,
+        points=points,
+        best=unknown,
+        improved=no,
+        failures=zero,
+        starts=blank,
     )
 
 
@@ -143,10 +147,11 @@ def next_fit(
     end = _lane.outcome(problem, solver, climb.lane)
     value = score(rule, problem, end.state, end.bound)
     value = jnp.where(end.status == Status.NON_FINITE, -jnp.inf, value)
-    highest = jnp.max(climb.starts.score)
+    number = climb.number
+    highest = climb.starts.score[climb.starts.best]
     slack = bound_slack(problem, highest)
     # The first fit is the best until another is better, even if it has no score.
-    improved = (climb.number == 0) | (value > highest + jnp.maximum(_LEAST_RISE, slack))
+    improved = (number == 0) | (value > highest + jnp.maximum(_LEAST_RISE, slack))
     best = select(improved, end, climb.best)
     row = Starts(
         score=value,
@@ -156,12 +161,16 @@ def next_fit(
         num_steps=end.num_steps,
         inclusion=end.state.inclusion,
         coef=jnp.where(end.state.active, end.state.coef, 0),
+        best=jnp.where(improved, number, climb.starts.best),
     )
-    starts = jax.tree.map(lambda rows, new: rows.at[climb.number].set(new), climb.starts, row)
-    following = climb.number + 1
-    # Moves begin from the best start, whichever it was.
-    failed = jnp.where(improved | (following == plan.starts), 0, climb.failures + 1)
-    climb = climb._replace(number=following, best=best, failures=failed, starts=starts)
+    starts = jax.tree.map(
+        lambda rows, new: rows.at[number].set(new) if rows.ndim else new, climb.starts, row
+    )
+    following = number + 1
+    failed = jnp.where(improved | (number < plan.starts), 0, climb.failures + 1)
+    climb = climb._replace(
+        number=following, best=best, improved=improved, failures=failed, starts=starts
+    )
     if plan.fits == 1:
         return climb._replace(done=jnp.asarray(True))
 
@@ -240,10 +249,9 @@ def best_move(
             samples=jnp.asarray(n, left.dtype),
         )
     )
-    strength = state.weights**2 * jnp.mean(problem.X**2, axis=1) * state.noise_precision
-    new = rule.charge(rule.width(strength, kept))
+    new = charge_at(rule, problem, state)
     # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
-    own = masking_cost(problem, state) - 0.5 * math.log(n) + new
+    own = masking_cost(problem, state) - bic_charge(n) + new
     charges = Charges(jnp.where(kept, own, 0), new, jnp.asarray(rule.by_size, new.dtype))
     rise = likelihood_rise(n, problem.noise_precision, n * noise_floor(problem.y))
     gains = rises(m, kept, refit(m, kept), charges, rise, most_features(n, k))

@@ -44,6 +44,8 @@ class Starts(NamedTuple):
         num_steps: Iterations run.
         inclusion: Inclusion rates.
         coef: Effects on the mean of y.
+        best: The number of the fit that was returned. A score must be higher by 0.01 nats to
+            replace an earlier one, so it need not be the very highest.
     """
 
     score: Float[Array, "*b f"]
@@ -53,11 +55,7 @@ class Starts(NamedTuple):
     num_steps: Int[Array, "*b f"]
     inclusion: Float[Array, "*b f k"]
     coef: Float[Array, "*b f k"]
-
-    @property
-    def best(self) -> Int[Array, "*b"]:
-        """The number of the fit that was returned."""
-        return jnp.argmax(self.score, axis=-1)
+    best: Int[Array, "*b"]
 
     @property
     def share(self) -> Float[Array, "*b f"]:

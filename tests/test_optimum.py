@@ -141,6 +141,20 @@ def test_more_features_than_samples(dtype):
     assert 0.25 < r.noise_precision**-0.5 < 1
 
 
+def test_the_history_is_that_of_the_returned_fit():
+    """Also where the best start is not the last one, and where starts end alike."""
+    X, y = normal_design(5, 200, [0, 2, 0, -1, 0.5, 0], noise=0.1)
+    r = bmjax.fit(X, y, starts=[0.99, 0.5, 0.1], moves=0, history=True, max_steps=300)
+    assert r.starts.best == 0
+    steps = int(r.starts.num_steps[0])
+    course = np.asarray(r.history.bound)
+    assert np.isfinite(course).sum() == steps // 3
+    np.testing.assert_allclose(course[steps // 3 - 1], r.bound, rtol=1e-9)
+    twice = bmjax.fit(X, y, starts=[0.99, 0.985], moves=0)
+    assert twice.starts.best == 0
+    np.testing.assert_array_equal(twice.coef, twice.starts.coef[0])
+
+
 def test_share_counts_equal_supports_once_and_none_as_the_first():
     coef = np.array([[1.0, 0], [1.1, 0], [0, 2], [np.nan, np.nan]])
     starts = Starts(
@@ -151,6 +165,7 @@ def test_share_counts_equal_supports_once_and_none_as_the_first():
         num_steps=jnp.ones(4, jnp.int32),
         inclusion=jnp.asarray(coef),
         coef=jnp.asarray(coef),
+        best=jnp.asarray(1),
     )
     e = math.exp(-1)
     np.testing.assert_allclose(starts.share, np.array([0, 1, e, 0]) / (1 + e))
