@@ -3,7 +3,7 @@
 python -m benchmarks.paper [--quick] [--redraw] [FIGURE ...]
 """
 
-import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ jax.config.update("jax_enable_x64", True)
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from benchmarks import report  # noqa: E402
+from benchmarks import command, report  # noqa: E402
 from benchmarks.paper import (  # noqa: E402
     beyond,
     figure1,
@@ -38,23 +38,21 @@ FIGURES = {
 
 def main() -> None:
     """Measure, judge, save, draw, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
-    parser.add_argument(
-        "--quick", action="store_true", help="small sizes, saved to a temporary folder"
+    arguments = command.parse(
+        "benchmarks.paper",
+        __doc__,
+        "figure",
+        tuple(FIGURES),
+        {
+            "quick": "small sizes, saved to a temporary folder",
+            "redraw": "draw and judge the saved tables, measure nothing",
+        },
     )
-    parser.add_argument(
-        "--redraw", action="store_true", help="draw and judge the saved tables, measure nothing"
-    )
-    arguments = parser.parse_args()
-    unknown = set(arguments.figures) - set(FIGURES)
-    if unknown:
-        parser.error(f"unknown figure {sorted(unknown)}; there are {', '.join(FIGURES)}")
     if arguments.quick and arguments.redraw:
-        parser.error("--quick measures and --redraw does not; give one of them")
+        sys.exit("--quick measures and --redraw does not; give one of them")
     folder = Path(tempfile.mkdtemp(prefix="bmjax-")) if arguments.quick else report.RESULTS
     console = Console()
-    for name in arguments.figures or FIGURES:
+    for name in arguments.chosen:
         begin = time.perf_counter()
         figure, path = FIGURES[name], folder / f"paper_{name}.csv"
         if arguments.redraw:
@@ -64,8 +62,8 @@ def main() -> None:
             table = figure.measure(arguments.quick)
             claims = figure.claims(table)
             remarks = [f"{c.paper} | here: {c.here} | holds: {c.holds}" for c in claims]
-            command = f"python -m benchmarks.paper {name}" + " --quick" * arguments.quick
-            origin = report.save_table(path, table, command, remarks)
+            line = f"python -m benchmarks.paper {name}" + " --quick" * arguments.quick
+            origin = report.save_table(path, table, line, remarks)
         report.save_picture(path.with_suffix(".png"), figure.draw(table), origin)
         console.print(_printed(figure.title, claims))
         console.print(f"{path.with_suffix('')}.csv, .png  {time.perf_counter() - begin:.0f} s\n")

@@ -3,7 +3,6 @@
 python -m benchmarks.speed [--quick] [SECTION ...]
 """
 
-import argparse
 import os
 
 # Both sides get the same threads: as many as there are cores.
@@ -15,7 +14,7 @@ import pandas as pd  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
-from benchmarks import report  # noqa: E402
+from benchmarks import command, report  # noqa: E402
 from benchmarks.speed import floors, pictures, rivals  # noqa: E402
 
 SECTIONS = {
@@ -31,22 +30,22 @@ SECTIONS = {
 
 def main() -> None:
     """Run, print, save, draw."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--quick", action="store_true", help="small sizes, nothing saved")
-    arguments = parser.parse_args()
-    unknown = set(arguments.sections) - set(SECTIONS)
-    if unknown:
-        parser.error(f"unknown section {sorted(unknown)}; there are {', '.join(SECTIONS)}")
+    arguments = command.parse(
+        "benchmarks.speed",
+        __doc__,
+        "section",
+        tuple(SECTIONS),
+        {"quick": "small sizes, nothing saved"},
+    )
     if all(device.platform == "cpu" for device in jax.devices()):
         print("no GPU here: all figures are of the CPU")
-    for section in arguments.sections or SECTIONS:
+    for section in arguments.chosen:
         table = pd.DataFrame(SECTIONS[section](arguments.quick))
-        command = f"python -m benchmarks.speed {section}"
+        line = f"python -m benchmarks.speed {section}"
         if not arguments.quick:
-            origin = report.save_table(report.RESULTS / f"speed_{section}.csv", table, command)
+            origin = report.save_table(report.RESULTS / f"speed_{section}.csv", table, line)
             pictures.draw(section, table, origin)
-        print(f"\n{command}")
+        print(f"\n{line}")
         print(table.round(3).T.to_string(header=False))
 
 
