@@ -19,11 +19,14 @@ from jaxtyping import Array, Float, Int
 
 from bmjax import _lane, _loop, _validate
 from bmjax._fit import run
+from bmjax._frame import Frame, Units, enter, leave
+from bmjax._initial import Point
 from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
 from bmjax._result import LaneSteps, Result
 from bmjax._solvers import Solver
 from bmjax._types import Problem, select
+from bmjax._uncertainty import uncertainty as uncertainty_at
 
 # Lanes side by side share the overhead of a kernel, which rules below some 20 kB a dataset; above
 # it one dataset after another is faster, in cache and without batched products (measured).
@@ -36,6 +39,10 @@ def fit_batch(
     X: ArrayLike,
     y: ArrayLike,
     *,
+    intercept: bool = False,
+    unmasked: ArrayLike | None = None,
+    sample_weights: ArrayLike | None = None,
+    standardize: bool = False,
     solver: Solver | None = None,
     noise_precision: ArrayLike | None = None,
     initial_weights: ArrayLike | None = None,
@@ -46,6 +53,7 @@ def fit_batch(
     prune_threshold: ArrayLike | None = None,
     tolerance: ArrayLike = 1e-3,
     max_steps: int = 20_000,
+    uncertainty: bool = False,
     width: int | None = None,
 ) -> Result:
     """Fit many datasets of one shape, each as `fit` would fit it.
@@ -57,7 +65,12 @@ def fit_batch(
     Args:
         X: (b, n, k) features of each dataset, or (n, k) shared by all. NumPy arrays stay on the
             host and travel in chunks, so they may be larger than the device's memory.
-        y: (b, n) targets.
+        y: (b, n) targets; (n,) for all datasets if these differ by `sample_weights` of (b, n).
+        intercept: As for `fit`.
+        unmasked: As for `fit`, the same for all datasets.
+        sample_weights: As for `fit`, (b, n), or (n,) for all datasets. Rows of weight zero make
+            datasets of different length one batch.
+        standardize: As for `fit`.
         solver: As for `fit`.
         noise_precision: As for `fit`, the same for all datasets.
         initial_weights: As for `fit`, the same for all datasets.
@@ -68,6 +81,7 @@ def fit_batch(
         prune_threshold: As for `fit`.
         tolerance: As for `fit`.
         max_steps: As for `fit`.
+        uncertainty: As for `fit`, but off by default: k x k numbers a dataset.
         width: Lanes side by side. Default: on a CPU 1, or more where a dataset is tiny; 512
             elsewhere.
 
@@ -78,12 +92,15 @@ def fit_batch(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or an option is out of range.
     """
-    features, targets, dtype = _validate.batch(X, y)
+    features, targets, sample_weights, dtype = _validate.batch(X, y, sample_weights)
     b, n = targets.shape
     k = features.shape[-1]
-    options, solver, plan = checked(
+    options, solver, plan, frame = checked(
         k,
         dtype,
+        intercept=intercept,
+        unmasked=unmasked,
+        standardize=standardize,
         solver=solver,
         noise_precision=noise_precision,
         initial_weights=initial_weights,
@@ -98,16 +115,29 @@ def fit_batch(
     on_cpu = jax.default_backend() == "cpu"
     workers = len(os.sched_getaffinity(0)) if on_cpu else 1
     cut = _cut(b, n * k * dtype.itemsize, workers, on_cpu, width, plan)
+    if cut.width > 1 and 3 * n * k * dtype.itemsize > _LANES_BYTES // 2:
+        # XLA splits batched products of this size between its own threads, and two host threads
+        # that both wait for these wait for ever (jaxlib 0.10).
+        workers = 1
     shared = features.ndim == 2
     if shared:
         features = jnp.asarray(features, dtype)
-    work_off = partial(_work_off, options=options, solver=solver, plan=plan, width=cut.width)
+    work_off = partial(
+        _work_off,
+        options=options,
+        solver=solver,
+        plan=plan,
+        frame=frame,
+        with_uncertainty=_validate.flag("uncertainty", uncertainty),
+        width=cut.width,
+    )
 
     def chunk(begin: int) -> tuple[Any, int]:
         rows = slice(begin, min(begin + cut.size, b))
         X = features if shared else _padded(features[rows], cut.size, dtype)
         count = jnp.asarray(rows.stop - rows.start, jnp.int32)
-        result, steps = work_off(X, _padded(targets[rows], cut.size, dtype), count)
+        own = None if sample_weights is None else _padded(sample_weights[rows], cut.size, dtype)
+        result, steps = work_off(X, _padded(targets[rows], cut.size, dtype), own, count)
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: rows.stop - rows.start], result), int(
             steps
         )
@@ -166,30 +196,53 @@ def _padded(rows: Any, size: int, dtype: Any) -> Array:
 
 
 class _Work(NamedTuple):
-    """What a lane works on: its own X unless all share one, its y, and how far it is."""
+    """What a lane works on and how far it is.
 
-    X: Float[Array, "*w k n"] | None
-    y: Float[Array, "*w n"]
+    Attributes:
+        problem: Its problem; X is None where all share one.
+        units: The way back to the user's units.
+        climb: Its fits so far.
+    """
+
+    problem: Problem
+    units: Units
     climb: Climb
 
 
-@partial(jax.jit, static_argnames=("solver", "plan", "width"))
+@partial(jax.jit, static_argnames=("solver", "plan", "frame", "with_uncertainty", "width"))
 def _work_off(
     X: Float[Array, "*b n k"],
     y: Float[Array, "b n"],
+    sample_weights: Float[Array, "b n"] | None,
     count: Int[Array, ""],
     options: _lane.Options,
     solver: Solver,
     plan: Plan,
+    frame: Frame,
+    with_uncertainty: bool,
     width: int,
 ) -> tuple[Result, Int[Array, ""]]:
     """The fits of one chunk, of which the first `count` datasets are real, and lane-steps made."""
     size = len(y)
-    shared = X.ndim == 2
+
+    def dataset(i: Int[Array, ""]) -> tuple[Array, Array, Array | None]:
+        return (
+            X if X.ndim == 2 else X[i],
+            y[i],
+            None if sample_weights is None else sample_weights[i],
+        )
+
     if width == 1:
         # One after another: no lane to keep full, and no batched products.
         def one(i):
-            return run(X if shared else X[i], y[i], options, solver=solver, plan=plan)
+            return run(
+                *dataset(i),
+                options,
+                solver=solver,
+                plan=plan,
+                frame=frame,
+                with_uncertainty=with_uncertainty,
+            )
 
         def store(i, results):
             return jax.tree.map(lambda rows, new: rows.at[i].set(new), results, one(i))
@@ -200,30 +253,38 @@ def _work_off(
         result = jax.lax.fori_loop(0, count, store, blank)
         return result, jnp.sum(result.num_steps, dtype=jnp.int32) // solver.iterations
 
-    def problem(own: Array | None, y: Array) -> Problem:
-        return options.problem(X.T if own is None else own, y)
+    shared = X.T if X.ndim == 2 and frame.plain and sample_weights is None else None
 
-    # All starts beforehand, a few datasets at a time, so that a refill only has to pick them up.
-    places = jax.lax.map(
-        lambda i: points(problem(None if shared else X[i].T, y[i]), options, plan),
-        jnp.arange(size),
-        batch_size=min(width, size),
-    )
+    def entered(i: Int[Array, ""]) -> tuple[Problem, _lane.Options, Units]:
+        return enter(frame, options, *dataset(i))
+
+    def whole(problem: Problem) -> Problem:
+        return problem if shared is None else problem._replace(X=shared)
+
+    def starting_points(i: Int[Array, ""]) -> Point:
+        problem, own_options, _ = entered(i)
+        return points(problem, own_options, plan)
+
+    # All starts beforehand, so that a refill only has to pick them up: on a CPU one at a time, with
+    # products too small for XLA to split between threads; see `fit_batch`.
+    together = None if jax.default_backend() == "cpu" else min(width, size)
+    places = jax.lax.map(starting_points, jnp.arange(size), batch_size=together)
 
     def start(index: Int[Array, " w"]) -> _Work:
         def begin_one(i):
-            own = None if shared else X[i].T
+            problem, _, units = entered(i)
             there = jax.tree.map(lambda leaf: leaf[i], places)
-            return _Work(own, y[i], begin(problem(own, y[i]), options, solver, plan, there))
+            climb = begin(problem, options, solver, plan, there)
+            return _Work(problem if shared is None else problem._replace(X=None), units, climb)
 
         return jax.vmap(begin_one)(index)
 
     def step(work: _Work) -> _Work:
-        lane = _lane.advance(problem(work.X, work.y), options, solver, work.climb.lane)
+        lane = _lane.advance(whole(work.problem), options, solver, work.climb.lane)
         return work._replace(climb=work.climb._replace(lane=lane))
 
     def after_fit(work: _Work) -> _Work:
-        climb = next_fit(problem(work.X, work.y), options, solver, plan, work.climb)
+        climb = next_fit(whole(work.problem), options, solver, plan, work.climb)
         ended = ~work.climb.lane.running & ~work.climb.done
         return work._replace(climb=select(ended, climb, work.climb))
 
@@ -238,11 +299,17 @@ def _work_off(
             work,
         )
 
+    def outcome(work: _Work) -> Result:
+        certain = None
+        if with_uncertainty:
+            certain = uncertainty_at(whole(work.problem), work.climb.best.state)
+        return leave(frame, work.units, report(work.climb, certain))
+
     return _loop.run_pool(
         lambda index: begin_next(start(index)),
         advance,
         lambda work: ~work.climb.done,
-        lambda work: jax.vmap(report)(work.climb),
+        jax.vmap(outcome),
         size,
         count,
         width,

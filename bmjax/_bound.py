@@ -1,7 +1,5 @@
 """The objective: the lower bound of the factorized information criterion, equation (10)."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -15,7 +13,9 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
         G = E[log p(y | X, Z)] + E[log p(Z)] + H(Z) - (K + 1)/2 log n
             - 1/2 sum_k (log(n pi_k) + (mean_n mu_nk - pi_k) / pi_k)
 
-    with K the number of active features. Equation (10) of the paper (`FIClowerbound`).
+    with K the number of active features that may be masked; an unmasked feature is charged for its
+    weight alone, log(n)/2. With sample weights every sum over samples is weighted. Equation (10)
+    of the paper (`FIClowerbound`).
     The last term rises without limit as an unpruned inclusion falls to zero, and a constant
     goes when a feature is pruned: compare values only between states with the same active set
     or between finished fits.
@@ -33,9 +33,10 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     mask = jnp.where(active[:, None], state.mask_mean, 0)
     effects = problem.X * jnp.where(active, state.weights, 0)[:, None]
     residual = problem.y - jnp.sum(mask * effects, axis=0)
-    sum_squares = jnp.sum(residual**2) + jnp.sum((mask - mask**2) * effects**2)
-    kept = jnp.mean(mask, axis=1)
-    left_out = jnp.mean(1 - mask, axis=1)  # not 1 - kept, which float32 rounds away
+    sum_squares = problem.total(residual**2)
+    sum_squares += problem.total(jnp.sum((mask - mask**2) * effects**2, axis=0))
+    kept = problem.mean(mask)
+    left_out = problem.mean(1 - mask)  # not 1 - kept, which float32 rounds away
     return _bound(problem, state, sum_squares, kept, left_out)
 
 
@@ -66,7 +67,7 @@ def _bound(
     return (
         log_likelihood
         + jnp.sum(jnp.where(active, per_feature, 0))
-        - 0.5 * (jnp.sum(active, dtype=kept.dtype) + 1) * math.log(n)
+        - 0.5 * (jnp.sum(active & problem.maskable, dtype=kept.dtype) + 1) * problem.log_samples
     )
 
 
@@ -88,7 +89,7 @@ def _feature_terms(
     log_odds = jnp.where(state.active, state.log_odds, 0)
     inclusion = jax.nn.sigmoid(log_odds)
     penalty = jnp.log(n * inclusion) + (kept - inclusion) / inclusion
-    return n * log_prior - 0.5 * penalty + jnp.sum(_entropy(state.mask_mean), axis=1)
+    return n * log_prior - 0.5 * penalty + problem.total(_entropy(state.mask_mean))
 
 
 def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:

@@ -21,14 +21,12 @@ inclusion 1 is charged log n, one half for its weight and one half for its rate.
     below 0.
 """
 
-import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from bmjax._steps import exact_fit
-from bmjax._subset import bic_charge
 from bmjax._types import Problem, State
 
 CRITERIA = ("learned", "held", "paper")
@@ -41,11 +39,13 @@ class Criterion(NamedTuple):
         each: The charge of a feature at inclusion 1, before the width of the weights.
         learns_width: Whether that width is learned.
         by_size: The charge of a support of 0, 1, ..., k features as such.
+        maskable: The features that the rule is about; the others are in every support.
     """
 
-    each: float
+    each: float | Float[Array, ""]
     learns_width: bool
-    by_size: tuple[float, ...]
+    by_size: Float[Array, " k_plus_1"]
+    maskable: Bool[Array, " k"]
 
     def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
         """The charge of a feature at inclusion 1, weights spread as learned."""
@@ -61,30 +61,39 @@ class Criterion(NamedTuple):
         one = jnp.ones((), strength.dtype)
         if not self.learns_width:
             return one
-        size = jnp.maximum(jnp.sum(support, dtype=strength.dtype), 1)
-        return jnp.maximum(one, jnp.sum(jnp.where(support, strength, 0)) / size)
+        chosen = support & self.maskable
+        size = jnp.maximum(jnp.sum(chosen, dtype=strength.dtype), 1)
+        return jnp.maximum(one, jnp.sum(jnp.where(chosen, strength, 0)) / size)
+
+    def per_feature(self, charges: Float[Array, " k"] | Array) -> Float[Array, " k"]:
+        """What dropping each feature saves: its charge, nothing for one that has to stay."""
+        return jnp.where(self.maskable, charges, -jnp.inf)
 
 
-def criterion(name: str, n: int, k: int) -> Criterion:
-    """The rule of a name; see the table above."""
-    half = bic_charge(n)
+def criterion(name: str, problem: Problem) -> Criterion:
+    """The rule of a name for a dataset; see the table above."""
+    half, maskable = 0.5 * problem.log_samples, problem.maskable
+    k, dtype = len(maskable), problem.y.dtype
+    free = jnp.zeros(k + 1, dtype)
     if name == "paper":
-        return Criterion(2 * half, False, (0.0,) * (k + 1))
+        return Criterion(2 * half, False, free, maskable)
     if name == "held":
-        return Criterion(half, False, (0.0,) * (k + 1))
-    share = max(0.0, 1 - math.log(n) / (4 * math.log(k))) if k > 1 else 0.0
-    return Criterion(half, True, tuple(share * _log_choices(k, size) for size in range(k + 1)))
-
-
-def _log_choices(k: int, size: int) -> float:
-    """Log C(k, size), held at its largest beyond half of k."""
-    size = min(size, k // 2)
-    return math.lgamma(k + 1) - math.lgamma(size + 1) - math.lgamma(k - size + 1)
+        return Criterion(half, False, free, maskable)
+    choices = jnp.sum(maskable, dtype=dtype)
+    share = 1 - 0.5 * half / jnp.log(jnp.maximum(choices, 2))
+    share = jnp.where(choices > 1, jnp.maximum(share, 0), 0).astype(dtype)
+    # log C(k, K), term by term, up to K = k/2; a support of that size holds the unmasked ones too.
+    sizes = jnp.arange(k, dtype=dtype)
+    terms = jnp.log(jnp.maximum(choices - sizes, 1) / (sizes + 1))
+    terms = jnp.where(sizes < choices // 2, terms, 0)
+    log_choices = jnp.concatenate([jnp.zeros(1, dtype), jnp.cumsum(terms)])
+    size = jnp.arange(k + 1, dtype=jnp.int32) - jnp.sum(~maskable, dtype=jnp.int32)
+    return Criterion(half, True, share * log_choices[jnp.maximum(size, 0)], maskable)
 
 
 def charge_at(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
     """The charge of a feature at inclusion 1, weights spread as those of a state."""
-    strength = state.weights**2 * jnp.mean(problem.X**2, axis=1) * state.noise_precision
+    strength = state.weights**2 * problem.mean(problem.X**2) * state.noise_precision
     return rule.charge(rule.width(strength, state.active))
 
 
@@ -99,11 +108,10 @@ def score(
         state: The fitted state.
         bound: Its lower bound, which charges log(n pi)/2 + log(n)/2 a feature.
     """
-    n = problem.num_samples
     size = jnp.sum(state.active, dtype=jnp.int32)
-    extra = charge_at(rule, problem, state) - math.log(n)
-    by_size = jnp.asarray(rule.by_size, bound.dtype)[size]
-    value = bound - size.astype(bound.dtype) * extra - by_size
+    chosen = jnp.sum(state.active & rule.maskable, dtype=bound.dtype)
+    extra = charge_at(rule, problem, state) - problem.log_samples
+    value = bound - chosen * extra - rule.by_size[size]
     # With more than half as many features as samples an exact fit says nothing.
-    idle = exact_fit(problem, state) & (2 * size > n)
+    idle = exact_fit(problem, state) & (2 * size > problem.num_rows)
     return jnp.where(jnp.isfinite(value) & ~idle, value, -jnp.inf)

@@ -5,17 +5,23 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _lane, _loop, _validate
+from bmjax._frame import Frame, enter, leave
 from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
 from bmjax._result import History, Result
 from bmjax._solvers import Solver
 from bmjax._types import select
+from bmjax._uncertainty import uncertainty as uncertainty_at
 
 
 def fit(
     X: ArrayLike,
     y: ArrayLike,
     *,
+    intercept: bool = False,
+    unmasked: ArrayLike | None = None,
+    sample_weights: ArrayLike | None = None,
+    standardize: bool = False,
     solver: Solver | None = None,
     noise_precision: ArrayLike | None = None,
     initial_weights: ArrayLike | None = None,
@@ -26,19 +32,32 @@ def fit(
     prune_threshold: ArrayLike | None = None,
     tolerance: ArrayLike = 1e-3,
     max_steps: int = 20_000,
+    uncertainty: bool = True,
     history: bool = False,
 ) -> Result:
     """Fit Bayesian masking, y = (X o Z) weights + noise, by factorized asymptotic inference.
 
-    The model of the paper: no intercept and no scaling, so centre the columns of X and y first
-    if y has a level. Runs in the floating-point type of the input as JAX sees it: float32 unless
-    float64 is enabled. Works unchanged inside `jax.jit` and `jax.vmap`, where values cannot be
-    checked and a bad dataset is reported by its `status`. Compiled once for each shape, type,
-    solver and set of arguments given; other numbers compile nothing.
+    By default the model of the paper, without an intercept. Runs in the floating-point type of
+    the input as JAX sees it: float32 unless float64 is enabled. Works unchanged inside `jax.jit`
+    and `jax.vmap`, where values cannot be checked and a bad dataset is reported by its `status`.
+    Compiled once for each shape, type, solver and set of arguments given; other numbers compile
+    nothing.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target; (n, 1) is taken as (n,).
+        intercept: Whether to fit the level of y, a feature of ones that is never masked. Columns
+            and y are centred first, so that the fit does not depend on where a column has its
+            zero. Default: no, as in the paper.
+        unmasked: Features that are always in, never masked and never pruned: (k,) booleans, or
+            their numbers.
+        sample_weights: (n,) how often each row counts, >= 0: with 0 the row is absent, and an
+            integer is the same as the row repeated, in every n of the bound too. A fraction
+            counts as that part of an observation; so their sum says how much data there is, and
+            weights that are only relative should be scaled to a mean of one.
+        standardize: Whether to divide every column and y by its root mean square before the fit.
+            Results are in the user's units either way. Of use with `EG` and `Hybrid`, whose
+            learning rate is absolute; the other solvers do not depend on units.
         solver: `Accelerated()` (the default), or the paper's `EM()`, `EG(...)`, `Hybrid(...)`.
         noise_precision: One over the noise variance where it is known; it is then held fixed.
         initial_weights: (k,) weights to start from, instead of least squares. One fit, from all
@@ -65,6 +84,8 @@ def fit(
             inclusion, for coefficients relative to the larger of effect and noise, and for the
             log noise level. Free of the scale of X and y and of n.
         max_steps: Most iterations (E steps) of one fit, from one start.
+        uncertainty: Whether to find the covariance of the effects, for `standard_errors` and
+            `predict(..., return_std=True)`.
         history: Whether to record each step of the solver in the fit that is returned: each
             iteration, for `Accelerated` each cycle of three. Takes that many rows of memory.
 
@@ -79,10 +100,13 @@ def fit(
         Kondo, Maeda, Hayashi, "Bayesian Masking: Sparse Bayesian Estimation with Weaker
         Shrinkage Bias", ACML 2015.
     """
-    X, y = _validate.data(X, y)
-    options, solver, plan = checked(
+    X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
+    options, solver, plan, frame = checked(
         X.shape[1],
         X.dtype,
+        intercept=intercept,
+        unmasked=unmasked,
+        standardize=standardize,
         solver=solver,
         noise_precision=noise_precision,
         initial_weights=initial_weights,
@@ -97,9 +121,12 @@ def fit(
     return _fit(
         X,
         y,
+        sample_weights,
         options,
         solver=solver,
         plan=plan,
+        frame=frame,
+        with_uncertainty=_validate.flag("uncertainty", uncertainty),
         history_length=max_steps // solver.iterations if history else None,
     )
 
@@ -107,14 +134,17 @@ def fit(
 def run(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],
+    sample_weights: Float[Array, " n"] | None,
     options: _lane.Options,
     *,
     solver: Solver,
     plan: Plan,
+    frame: Frame,
+    with_uncertainty: bool,
     history_length: int | None = None,
 ) -> Result:
     """The fit of checked arguments, a pure function to be compiled."""
-    problem = options.problem(X.T, y)
+    problem, options, units = enter(frame, options, X, y, sample_weights)
     climb = begin(problem, options, solver, plan, points(problem, options, plan))
 
     def advance(lane: _loop.Lane) -> _loop.Lane:
@@ -136,7 +166,10 @@ def run(
     if history_length is not None:
         blank = _loop.blank_record(record, climb.lane, history_length)
     climb, course = jax.lax.while_loop(lambda best: ~best[0].done, one_fit, (climb, blank))
-    return report(climb, course)
+    certain = uncertainty_at(problem, climb.best.state) if with_uncertainty else None
+    return leave(frame, units, report(climb, certain, course))
 
 
-_fit = jax.jit(run, static_argnames=("solver", "plan", "history_length"))
+_fit = jax.jit(
+    run, static_argnames=("solver", "plan", "frame", "with_uncertainty", "history_length")
+)

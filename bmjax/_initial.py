@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from bmjax._criterion import Criterion
-from bmjax._squares import anchored, smallest_square
+from bmjax._squares import anchored
 from bmjax._steps import noise_floor, restrict, solve_normal_equations
 from bmjax._subset import (
     Charges,
@@ -70,7 +70,7 @@ def state_at(problem: Problem, point: Point) -> State:
         active=jnp.ones(k, bool),
     )
     can_explain = jnp.any(problem.X != 0, axis=1) & jnp.any(problem.y != 0)
-    return restrict(state, can_explain & (inclusion > 0))
+    return restrict(state, (can_explain & (inclusion > 0)) | ~problem.maskable)
 
 
 def dense_point(
@@ -78,19 +78,25 @@ def dense_point(
 ) -> Point:
     """Rates as given, the weights of those above zero by least squares; see `initialise`."""
     k, n = problem.X.shape
+    inclusion = jnp.where(problem.maskable, inclusion, 1)
     kept = inclusion > 0
-    noise_variance = None
-    if weights is None:
-        if n > k:
-            gram = problem.X @ problem.X.T
-            weights = solve_normal_equations(gram, problem.X @ problem.y, kept)
-        else:
-            weights, noise_variance = _evidence_ridge(
-                jnp.where(kept[:, None], problem.X, 0), problem.y
-            )
-    weights = jnp.where(kept, weights, 0)
-    if noise_variance is None:
-        noise_variance = jnp.mean((problem.y - weights @ problem.X) ** 2)
+
+    def by_least_squares() -> tuple[Array, Array]:
+        counted = problem.weighted(problem.X)
+        weights = solve_normal_equations(counted @ problem.X.T, counted @ problem.y, kept)
+        return weights, _mean_square(problem, weights)
+
+    def by_ridge() -> tuple[Array, Array]:
+        return _evidence_ridge(problem, kept)
+
+    if weights is not None:
+        weights = jnp.where(kept, weights, 0)
+        noise_variance = _mean_square(problem, weights)
+    elif problem.sample_weights is not None:
+        enough = problem.num_rows > k
+        weights, noise_variance = lax.cond(enough, by_least_squares, by_ridge)
+    else:
+        weights, noise_variance = by_least_squares() if n > k else by_ridge()
     return Point(inclusion, weights, _precision(problem, noise_variance))
 
 
@@ -110,32 +116,33 @@ def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) 
     Returns:
         A point for each rate.
     """
-    k, n = problem.X.shape
-    floor = smallest_square(problem.y)
-    m, scale = unit_columns(anchored(problem.X.T, problem.y))
-    by_size = jnp.asarray(rule.by_size, scale.dtype)
+    k, rows = problem.X.shape
+    n = problem.num_samples
+    floor = n * noise_floor(problem)
+    m, scale = unit_columns(anchored(problem.X.T, problem.y, problem.sample_weights))
 
     def charges(support, at):
         precision = problem.noise_precision
         if precision is None:
             precision = n / jnp.maximum(at.square, floor)
         each = rule.charge(rule.width(at.coef**2 * precision / n, support))
-        return Charges(jnp.broadcast_to(each, (k,)), each, by_size)
+        return Charges(rule.per_feature(each), each, rule.by_size)
 
     rise = likelihood_rise(n, problem.noise_precision, floor)
-    most = most_features(n, k)
+    most = most_features(problem.num_rows, k)
 
     def from_one(start):
         return search(m, start, charges, rise, n, most, 10 * k)
 
-    starts = starts_of_search(m, most)
-    ends = lax.map(from_one, starts if n > k else starts[:1])
+    starts = starts_of_search(m, most) | ~problem.maskable[None]
+    ends = lax.map(from_one, starts if rows > k else starts[:1])
     best = jnp.argmax(ends.score)
     support, coef = ends.support[best], ends.refit.coef[best]
     weights = jnp.where(support, coef * scale, 0)
-    noise_variance = jnp.mean((problem.y - weights @ problem.X) ** 2)
+    noise_variance = _mean_square(problem, weights)
+    kept_at = jnp.where(problem.maskable[None], rates[:, None], 1)
     return Point(
-        inclusion=jnp.where(support, rates[:, None], 0),
+        inclusion=jnp.where(support[None], kept_at, 0),
         weights=jnp.broadcast_to(weights, (len(rates), k)),
         noise_precision=jnp.broadcast_to(_precision(problem, noise_variance), rates.shape),
     )
@@ -144,27 +151,47 @@ def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) 
 def _precision(problem: Problem, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
     if problem.noise_precision is not None:
         return problem.noise_precision
-    return 1 / jnp.maximum(noise_variance, noise_floor(problem.y))
+    return 1 / jnp.maximum(noise_variance, noise_floor(problem))
+
+
+def _mean_square(problem: Problem, weights: Float[Array, " k"]) -> Float[Array, ""]:
+    return problem.mean((problem.y - weights @ problem.X) ** 2)
 
 
 def _evidence_ridge(
-    X: Float[Array, "k n"], y: Float[Array, " n"]
+    problem: Problem, kept: Bool[Array, " k"]
 ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
     """Weights and noise variance of the ridge regression that maximises the marginal likelihood.
 
     y ~ N(0, s (I + t Z'Z)) with Z the columns of X scaled to unit length, s in closed form and t
     the best of a logarithmic grid. Finite for any rank, and equivariant to the scale of a column.
     """
+    n, X, y = problem.num_samples, problem.X, problem.y
+    if problem.sample_weights is not None:
+        root = jnp.sqrt(problem.sample_weights)
+        X, y = X * root[None], y * root
+    X = jnp.where(kept[:, None], X, 0)
     norms = jnp.sqrt(jnp.sum(X**2, axis=1))
     scale = jnp.where(norms > 0, 1 / jnp.where(norms > 0, norms, 1), 0)
     Z = X * scale[:, None]
-    eigenvalues, vectors = jnp.linalg.eigh(Z.T @ Z)
+    # By the smaller of Z'Z and Z Z'. What y has outside the columns' span the ratio does not touch.
+    if len(y) <= len(Z):
+        eigenvalues, vectors = jnp.linalg.eigh(Z.T @ Z)
+        directions = Z @ vectors
+        along = vectors.T @ y
+        squares = along**2
+    else:
+        eigenvalues, directions = jnp.linalg.eigh(Z @ Z.T)
+        along = directions.T @ (Z @ y)
+        real = eigenvalues > len(Z) * jnp.finfo(Z.dtype).eps * jnp.max(eigenvalues)
+        squares = jnp.where(real, along**2 / jnp.where(real, eigenvalues, 1), 0)
     eigenvalues = jnp.maximum(eigenvalues, 0)
-    rotated = vectors.T @ y
+    rest = jnp.maximum(jnp.sum(y**2) - jnp.sum(squares), 0)
     ratios = jnp.logspace(-3, 3, 61, dtype=X.dtype)
     spread = 1 + ratios[:, None] * eigenvalues[None, :]
-    variances = jnp.maximum(jnp.mean(rotated[None, :] ** 2 / spread, axis=1), noise_floor(y))
-    evidence = -len(y) * jnp.log(variances) - jnp.sum(jnp.log(spread), axis=1)
+    variances = (jnp.sum(squares[None] / spread, axis=1) + rest) / n
+    variances = jnp.maximum(variances, noise_floor(problem))
+    evidence = -n * jnp.log(variances) - jnp.sum(jnp.log(spread), axis=1)
     best = jnp.argmax(evidence)
-    weights = ratios[best] * scale * (Z @ (vectors @ (rotated / spread[best])))
+    weights = ratios[best] * scale * (directions @ (along / spread[best]))
     return weights, variances[best]

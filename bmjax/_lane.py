@@ -20,6 +20,7 @@ class Options(NamedTuple):
         noise_precision: The known noise precision, or None.
         initial_weights: Weights to start from, or None.
         rates: Inclusion rates to start from, a row a start.
+        unmasked: Features that are never masked and never pruned, or None.
         prune_threshold: A feature whose mean mask falls below this is pruned.
         tolerance: Predicted distance to the fixed point that counts as converged.
         max_steps: Most iterations.
@@ -28,13 +29,10 @@ class Options(NamedTuple):
     noise_precision: Float[Array, ""] | None
     initial_weights: Float[Array, " k"] | None
     rates: Float[Array, "s k"]
+    unmasked: Bool[Array, " k"] | None
     prune_threshold: Float[Array, ""]
     tolerance: Float[Array, ""]
     max_steps: Int[Array, ""]
-
-    def problem(self, X: Float[Array, "k n"], y: Float[Array, " n"]) -> Problem:
-        """The problem that these options make of a dataset."""
-        return Problem(X, y, self.noise_precision, self.prune_threshold)
 
 
 def start(problem: Problem, options: Options, solver: Solver, state: State) -> _loop.Lane:

@@ -16,13 +16,12 @@ from bmjax import _lane, _loop
 from bmjax._bound import bound_slack, masking_cost
 from bmjax._criterion import Criterion, charge_at, criterion, score
 from bmjax._initial import Point, dense_point, sparse_points, state_at
-from bmjax._result import History, Result, Starts
+from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._solvers import Solver
 from bmjax._squares import Squares
 from bmjax._steps import m_step, moments, noise_floor, residual
 from bmjax._subset import (
     Charges,
-    bic_charge,
     likelihood_rise,
     most_features,
     refit,
@@ -96,7 +95,7 @@ def points(problem: Problem, options: _lane.Options, plan: Plan) -> Point:
     """Where the starts of a dataset are, those from the best subset first."""
     parts = []
     if plan.sparse:
-        rule = criterion(plan.criterion, problem.num_samples, len(problem.X))
+        rule = criterion(plan.criterion, problem)
         rates = jnp.asarray(SPARSE_RATES[: plan.sparse], problem.y.dtype)
         parts.append(sparse_points(problem, rule, rates))
     if plan.dense:
@@ -143,7 +142,7 @@ def next_fit(
     problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, climb: Climb
 ) -> Climb:
     """Take note of a fit that has ended and begin the next one, if one is left to make."""
-    rule = criterion(plan.criterion, problem.num_samples, len(problem.X))
+    rule = criterion(plan.criterion, problem)
     end = _lane.outcome(problem, solver, climb.lane)
     value = score(rule, problem, end.state, end.bound)
     value = jnp.where(end.status == Status.NON_FINITE, -jnp.inf, value)
@@ -194,19 +193,24 @@ def next_fit(
     return climb._replace(lane=_lane.start(problem, options, solver, state), done=done)
 
 
-def report(climb: Climb, course: History | None = None) -> Result:
-    """What the user gets of a dataset whose fits have all ended."""
+def report(
+    climb: Climb, uncertainty: Uncertainty | None = None, course: History | None = None
+) -> Result:
+    """What there is to say of a dataset whose fits have all ended."""
     state, bound, _, status = climb.best
     return Result(
         coef=jnp.where(state.active, state.coef, 0),
         weights=state.weights,
         inclusion=state.inclusion,
         support=state.active,
+        intercept=jnp.zeros_like(state.noise_precision),
+        center=jnp.zeros_like(state.weights),
         noise_precision=state.noise_precision,
         bound=bound,
         num_steps=jnp.sum(climb.starts.num_steps, dtype=jnp.int32),
         status=status,
         starts=climb.starts,
+        uncertainty=uncertainty,
         history=course,
     )
 
@@ -234,27 +238,29 @@ def best_move(
     Returns:
         The state after the move, weights and noise re-estimated, and the rise of the score.
     """
-    k, n = problem.X.shape
+    k, n = len(problem.X), problem.num_samples
     kept = state.active
     at_masks = moments(problem, state)
     variance = jnp.where(kept, at_masks.variance, 0)
     features = jnp.where(kept[:, None], at_masks.masked, problem.X)
     left = residual(problem, state)
+    counted = problem.weighted(features)
     m, _ = unit_columns(
         Squares(
-            gram=features @ features.T + jnp.diag(variance),
+            gram=counted @ features.T + jnp.diag(variance),
             anchor=state.weights,
-            slope=features @ left - variance * state.weights,
-            square=jnp.sum(left**2) + state.weights**2 @ variance,
+            slope=counted @ left - variance * state.weights,
+            square=problem.total(left**2) + state.weights**2 @ variance,
             samples=jnp.asarray(n, left.dtype),
         )
     )
     new = charge_at(rule, problem, state)
     # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
-    own = masking_cost(problem, state) - bic_charge(n) + new
-    charges = Charges(jnp.where(kept, own, 0), new, jnp.asarray(rule.by_size, new.dtype))
-    rise = likelihood_rise(n, problem.noise_precision, n * noise_floor(problem.y))
-    gains = rises(m, kept, refit(m, kept), charges, rise, most_features(n, k))
+    own = masking_cost(problem, state) - 0.5 * problem.log_samples + new
+    charges = Charges(rule.per_feature(jnp.where(kept, own, 0)), new, rule.by_size)
+    rise = likelihood_rise(n, problem.noise_precision, n * noise_floor(problem))
+    most = most_features(problem.num_rows, k)
+    gains = rises(m, kept, refit(m, kept), charges, rise, most)
     move = jnp.argsort(gains, descending=True)[rank]
     after = kept ^ turned(move, k)
     mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)

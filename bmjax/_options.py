@@ -1,6 +1,6 @@
 """The arguments that `fit` and `fit_batch` share, checked in one place."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +9,7 @@ from jaxtyping import Array
 from bmjax import _validate
 from bmjax._accelerated import Accelerated
 from bmjax._criterion import CRITERIA
+from bmjax._frame import Frame
 from bmjax._lane import Options
 from bmjax._optimum import SPARSE_RATES, Plan
 from bmjax._solvers import Solver
@@ -18,10 +19,29 @@ _DEFAULT_STARTS, _MOVES = 2, 5
 _DENSE_RATES = (0.1, 0.5, 0.99, 0.05, 0.2, 0.9, 0.02, 0.3)
 
 
+class Checked(NamedTuple):
+    """Checked arguments.
+
+    Attributes:
+        options: Those that are numbers.
+        solver: The solver.
+        plan: How many fits a dataset gets.
+        frame: How a dataset is brought into the form that is fitted.
+    """
+
+    options: Options
+    solver: Solver
+    plan: Plan
+    frame: Frame
+
+
 def checked(
     k: int,
     dtype: Any,
     *,
+    intercept: Any,
+    unmasked: Any,
+    standardize: Any,
     solver: Any,
     noise_precision: Any,
     initial_weights: Any,
@@ -32,8 +52,8 @@ def checked(
     prune_threshold: Any,
     tolerance: Any,
     max_steps: Any,
-) -> tuple[Options, Solver, Plan]:
-    """The arguments as arrays of the right type, the solver and the plan, defaults filled in.
+) -> Checked:
+    """The arguments as arrays of the right type, defaults filled in.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -58,6 +78,8 @@ def checked(
     if criterion not in CRITERIA:
         raise ValueError(f"criterion is {criterion!r}; it must be one of {', '.join(CRITERIA)}.")
     plan = Plan(sparse=sparse, dense=len(rates), moves=moves, criterion=criterion)
+    if unmasked is not None:
+        unmasked = _validate.chosen_features("unmasked", unmasked, k)
     if prune_threshold is None:
         prune_threshold = float(jnp.finfo(dtype).eps)
     max_steps = _validate.count("max_steps", max_steps, low=0)
@@ -65,13 +87,18 @@ def checked(
         noise_precision=noise_precision,
         initial_weights=initial_weights,
         rates=rates,
+        unmasked=unmasked,
         prune_threshold=_validate.number(
             "prune_threshold", prune_threshold, dtype, low=0, high=1, open_low=False
         ),
         tolerance=_validate.number("tolerance", tolerance, dtype, low=0, open_low=False),
         max_steps=jnp.asarray(max_steps, jnp.int32),
     )
-    return options, solver, plan
+    frame = Frame(
+        intercept=_validate.flag("intercept", intercept),
+        standardize=_validate.flag("standardize", standardize),
+    )
+    return Checked(options, solver, plan, frame)
 
 
 def _starts(

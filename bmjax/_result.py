@@ -81,6 +81,40 @@ class Starts(NamedTuple):
         return jnp.sum(self.share[..., None] * jnp.nan_to_num(self.coef), axis=-2)
 
 
+class Uncertainty(NamedTuple):
+    """How well the data determine the effects, if the support is taken as known.
+
+    Covariances are of the effects `coef` and last, with an intercept, of the level of y at the
+    mean of X. Zero where pruned.
+
+    Attributes:
+        covariance: With the masks summed out: that of least squares on the support, with the
+            noise variance ||y - X coef||^2 / (n - p).
+        covariance_given_masks: Given the fitted masks: the inverse of the observed information
+            of the weights there, lambda Omega (equation (12) of the paper), each times its
+            inclusion rate. Too small where masks have been fitted to noise.
+        correlation: Of the columns of X; 0 for a constant one.
+    """
+
+    covariance: Float[Array, "*b p p"]
+    covariance_given_masks: Float[Array, "*b p p"]
+    correlation: Float[Array, "*b k k"]
+
+    @property
+    def standard_errors(self) -> Float[Array, "*b k"]:
+        """Standard errors of `coef`, zero where pruned."""
+        return self._roots(self.covariance)
+
+    @property
+    def standard_errors_given_masks(self) -> Float[Array, "*b k"]:
+        """Standard errors of `coef` given the masks, zero where pruned."""
+        return self._roots(self.covariance_given_masks)
+
+    def _roots(self, covariance: Float[Array, "*b p p"]) -> Float[Array, "*b k"]:
+        variances = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+        return jnp.sqrt(variances[..., : self.correlation.shape[-1]])
+
+
 class LaneSteps(NamedTuple):
     """Iterations of a batch: those its datasets needed, and those all its lanes made.
 
@@ -106,12 +140,16 @@ class Result(NamedTuple):
         weights: Effect where not masked (beta), same units. Zero where pruned.
         inclusion: Rate at which a feature is left in (pi), in [0, 1]. Zero where pruned.
         support: The features kept.
+        intercept: Mean of y where every feature is zero, in units of y; 0 if it is not fitted.
+        center: Mean of each column that was taken off before the fit with an intercept, else 0.
+            Masks hide the part of a feature beyond this.
         noise_precision: One over the noise variance (lambda), in one over squared units of y.
             Masks explain part of the noise, so it is biased upwards.
         bound: Lower bound of FIC (G), in nats, over the kept features.
         num_steps: Iterations (E steps) run, over all starts and moves.
         status: How the returned fit ended, a code of `Status`.
         starts: What came of every start and move, the returned one among them.
+        uncertainty: Covariance of the effects, unless it was not asked for.
         history: The course of the fit if asked for, else None.
         lane_steps: After `fit_batch`, what the batch cost, else None.
     """
@@ -120,11 +158,14 @@ class Result(NamedTuple):
     weights: Float[Array, "*b k"]
     inclusion: Float[Array, "*b k"]
     support: Bool[Array, "*b k"]
+    intercept: Float[Array, "*b"]
+    center: Float[Array, "*b k"]
     noise_precision: Float[Array, "*b"]
     bound: Float[Array, "*b"]
     num_steps: Int[Array, "*b"]
     status: Int[Array, "*b"]
     starts: Starts
+    uncertainty: Uncertainty | None = None
     history: History | None = None
     lane_steps: LaneSteps | None = None
 
@@ -133,19 +174,72 @@ class Result(NamedTuple):
         """Whether the fit ended at its fixed point (`Status.CONVERGED`)."""
         return self.status == Status.CONVERGED
 
-    def predict(self, X: ArrayLike) -> jax.Array:
-        """The mean of y at new samples, X @ coef.
+    @property
+    def standard_errors(self) -> Float[Array, "*b k"]:
+        """Standard errors of `coef`, the support taken as known; see `Uncertainty`.
+
+        Raises:
+            ValueError: If the fit was made without.
+        """
+        return self._uncertain("standard_errors").standard_errors
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> jax.Array | tuple[jax.Array, jax.Array]:
+        """The mean of y at new samples, intercept + X @ coef.
 
         Args:
             X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them.
+            return_std: Whether to return the standard deviation of y there as well. Its variance
+                is the sum of three: the noise, the masks', weights^2 inclusion (1 - inclusion)
+                times the squared feature, and that of the estimated effects given the masks.
 
         Returns:
-            (m,) predictions, or (b, m).
+            (m,) predictions, or (b, m); with `return_std` a pair of such.
 
         Raises:
-            ValueError: If X has not as many columns as there are coefficients.
+            ValueError: If X has not as many columns as there are coefficients, or the fit was
+                made without uncertainty and it is asked for.
         """
-        return linear_predictor(X, self.coef)
+        X = samples(X, self.coef.shape[-1]).astype(self.coef.dtype)
+        X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
+        away = X - self.center[..., None, :]
+        level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
+        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
+        if not return_std:
+            return mean
+        covariance = self._uncertain("return_std").covariance
+        masks = self.weights**2 * self.inclusion * (1 - self.inclusion)
+        directions = away
+        if covariance.shape[-1] > away.shape[-1]:
+            directions = jnp.concatenate([away, jnp.ones_like(away[..., :1])], axis=-1)
+        variance = 1 / self.noise_precision[..., None]
+        variance += jnp.einsum("...nk,...k->...n", away**2, masks)
+        variance += jnp.einsum("...ni,...ij,...nj->...n", directions, covariance, directions)
+        return mean, jnp.sqrt(variance)
+
+    def _uncertain(self, name: str) -> Uncertainty:
+        if self.uncertainty is None:
+            raise ValueError(
+                f"{name} needs the uncertainty, which this fit was made without: give "
+                "uncertainty=True."
+            )
+        return self.uncertainty
+
+
+def samples(X: ArrayLike, k: int) -> jax.Array:
+    """New samples, checked for the features of a fit.
+
+    Raises:
+        ValueError: If there are not k columns.
+    """
+    X = jnp.asarray(X)
+    if X.ndim < 2 or X.shape[-1] != k:
+        raise ValueError(
+            f"X has shape {X.shape}; predict needs samples in rows and the {k} features of the "
+            "fit in columns."
+        )
+    return X
 
 
 def linear_predictor(X: ArrayLike, coef: Float[Array, "*b k"]) -> jax.Array:
@@ -154,10 +248,4 @@ def linear_predictor(X: ArrayLike, coef: Float[Array, "*b k"]) -> jax.Array:
     Raises:
         ValueError: If X has not as many columns as there are coefficients.
     """
-    X = jnp.asarray(X)
-    if X.ndim < 2 or X.shape[-1] != coef.shape[-1]:
-        raise ValueError(
-            f"X has shape {X.shape}; predict needs samples in rows and the "
-            f"{coef.shape[-1]} features of the fit in columns."
-        )
-    return jnp.einsum("...nk,...k->...n", X, coef)
+    return jnp.einsum("...nk,...k->...n", samples(X, coef.shape[-1]), coef)

@@ -40,22 +40,24 @@ def squares(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],
     anchor: Float[Array, " k"],
-    row_weights: Float[Array, " n"] | None = None,
+    sample_weights: Float[Array, " n"] | None = None,
 ) -> Squares:
-    """The sums of a dataset, or of the rows that the weights (0 or 1) let in."""
-    weights = jnp.ones_like(y) if row_weights is None else row_weights
-    residual = (y - X @ anchor) * weights
-    weighted = X if row_weights is None else X * weights[:, None]
+    """The sums of a dataset, each row as often as its weight says."""
+    weights = jnp.ones_like(y) if sample_weights is None else sample_weights
+    residual = y - X @ anchor
+    weighted = X if sample_weights is None else X * weights[:, None]
     return Squares(
         gram=weighted.T @ X,
         anchor=anchor,
-        slope=X.T @ residual,
-        square=jnp.sum(residual**2),
+        slope=weighted.T @ residual,
+        square=jnp.sum(weights * residual**2),
         samples=jnp.sum(weights),
     )
 
 
-def anchored(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Squares:
+def anchored(
+    X: Float[Array, "n k"], y: Float[Array, " n"], sample_weights: Float[Array, " n"] | None = None
+) -> Squares:
     """The sums of a dataset around least squares, or around zero where n <= k.
 
     With n <= k least squares is far from any sparse answer, so it would be no help.
@@ -63,9 +65,10 @@ def anchored(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Squares:
     n, k = X.shape
     zero = jnp.zeros(k, X.dtype)
     if n <= k:
-        return squares(X, y, zero)
-    anchor = solve_normal_equations(X.T @ X, X.T @ y, jnp.ones(k, bool))
-    return squares(X, y, anchor)
+        return squares(X, y, zero, sample_weights)
+    weighted = X if sample_weights is None else X * sample_weights[:, None]
+    anchor = solve_normal_equations(weighted.T @ X, weighted.T @ y, jnp.ones(k, bool))
+    return squares(X, y, anchor, sample_weights)
 
 
 def residual_slope(m: Squares, coef: Float[Array, " k"]) -> Float[Array, " k"]:

@@ -47,7 +47,7 @@ def sweep(
     after them, and the masks of pruned ones are left as they are, without effect since their
     weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
     """
-    k, n = problem.X.shape
+    k, n = len(problem.X), problem.num_samples
     # -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
     live = state.active & (state.log_odds > -jnp.inf)
     log_odds = jnp.where(live, state.log_odds, 0)
@@ -96,8 +96,12 @@ def prune(problem: Problem, state: State) -> State:
 
     A pruned feature has mask mean, weight and inclusion exactly zero and never comes back.
     """
-    kept = jnp.mean(state.mask_mean, axis=1) >= problem.prune_threshold
-    return restrict(state, state.active & kept)
+    return restrict(state, survivors(problem, state, problem.mean(state.mask_mean)))
+
+
+def survivors(problem: Problem, state: State, mean_mask: Float[Array, " k"]) -> Bool[Array, " k"]:
+    """The active features that pruning leaves."""
+    return state.active & ((mean_mask >= problem.prune_threshold) | ~problem.maskable)
 
 
 def restrict(state: State, active: Array) -> State:
@@ -156,7 +160,7 @@ class Moments(NamedTuple):
 
     Attributes:
         masked: X o M.
-        omega: sum_n (x_n x_n') o E[z_n z_n'].
+        omega: sum_n (x_n x_n') o E[z_n z_n'], like all sums here weighted by sample.
         cross: (X o M)'y.
         variance: sum_n x_nk^2 Var[z_nk], the part of omega's diagonal beyond (X o M)'(X o M).
         kept: Mean mask of each feature.
@@ -174,14 +178,15 @@ class Moments(NamedTuple):
 def moments(problem: Problem, state: State) -> Moments:
     """One product of (k, n) arrays and a diagonal; only `mask_mean` is read."""
     masked = problem.X * state.mask_mean
-    variance = jnp.sum(problem.X**2 * (state.mask_mean - state.mask_mean**2), axis=1)
+    variance = problem.total(problem.X**2 * (state.mask_mean - state.mask_mean**2))
+    counted = problem.weighted(masked)
     return Moments(
         masked=masked,
-        omega=masked @ masked.T + jnp.diag(variance),
-        cross=masked @ problem.y,
+        omega=counted @ masked.T + jnp.diag(variance),
+        cross=counted @ problem.y,
         variance=variance,
-        kept=jnp.mean(state.mask_mean, axis=1),
-        left_out=jnp.mean(1 - state.mask_mean, axis=1),
+        kept=problem.mean(state.mask_mean),
+        left_out=problem.mean(1 - state.mask_mean),
     )
 
 
@@ -215,7 +220,7 @@ def em_iteration(
     """
     state = sweep(problem, state, residual, sweeps, skip_pruned=True)
     at_masks = moments(problem, state)
-    active = state.active & (at_masks.kept >= problem.prune_threshold)
+    active = survivors(problem, state, at_masks.kept)
     return maximise(problem, state._replace(active=active), at_masks)
 
 
@@ -275,17 +280,17 @@ def solve_normal_equations(
     return solution * scale
 
 
-def noise_floor(y: Float[Array, " n"]) -> Float[Array, ""]:
+def noise_floor(problem: Problem) -> Float[Array, ""]:
     """The smallest noise variance that residuals of y can show in this floating-point type."""
-    info = jnp.finfo(y.dtype)
-    return jnp.maximum((8 * info.eps) ** 2 * jnp.mean(y**2), 1e4 * info.tiny)
+    info = jnp.finfo(problem.y.dtype)
+    return jnp.maximum((8 * info.eps) ** 2 * problem.mean(problem.y**2), 1e4 * info.tiny)
 
 
 def exact_fit(problem: Problem, state: State) -> Bool[Array, ""]:
     """Whether the noise precision, if it is learned, has come to its cap."""
     if problem.noise_precision is not None:
         return jnp.asarray(False)
-    at_floor = state.noise_precision * noise_floor(problem.y) > 0.99  # one, but for rounding
+    at_floor = state.noise_precision * noise_floor(problem) > 0.99  # one, but for rounding
     return at_floor & jnp.any(state.active)
 
 
@@ -306,11 +311,11 @@ def _with_noise_precision(
     is left.
     """
     left = problem.y - state.weights @ moments.masked
-    sum_squares = jnp.sum(left**2) + state.weights**2 @ moments.variance
+    sum_squares = problem.total(left**2) + state.weights**2 @ moments.variance
     leftover = Leftover(left, sum_squares)
     if problem.noise_precision is not None:
         return state._replace(noise_precision=problem.noise_precision), leftover
-    variance = jnp.maximum(sum_squares / problem.num_samples, noise_floor(problem.y))
+    variance = jnp.maximum(sum_squares / problem.num_samples, noise_floor(problem))
     return state._replace(noise_precision=1 / variance), leftover
 
 

@@ -57,7 +57,7 @@ def coordinates(state: State, size: Float[Array, " k"]) -> Float[Array, " d"]:
 
 def start(problem: Problem, state: State) -> Monitor:
     """The monitor before the first step."""
-    size = jnp.sqrt(jnp.mean(problem.X**2, axis=1))
+    size = jnp.sqrt(problem.mean(problem.X**2))
     here = coordinates(state, size)
     zero = jnp.zeros((), jnp.int32)
     # `oldest` is compared with only once two windows have passed, see `pruned_at`.

@@ -35,7 +35,7 @@ class Charges(NamedTuple):
     """What a subset costs, in nats.
 
     Attributes:
-        kept: Saved by dropping a feature.
+        kept: Saved by dropping a feature; -inf for one that may not be dropped.
         new: Spent on adding one.
         by_size: Spent on a subset of 0, 1, ..., k features as such.
     """
@@ -68,7 +68,7 @@ Rise = Callable[[Array, Array], Array]
 
 
 def likelihood_rise(
-    n: int, noise_precision: Float[Array, ""] | None, floor: Float[Array, ""]
+    n: int | Array, noise_precision: Float[Array, ""] | None, floor: Float[Array, ""]
 ) -> Rise:
     """The rise of the log likelihood as the sum of squared residuals changes.
 
@@ -120,7 +120,7 @@ def rises(
     at: Refit,
     charges: Charges,
     rise: Rise,
-    max_features: int,
+    max_features: int | Array,
 ) -> Float[Array, " moves"]:
     """By how much each of the k + k + k^2 moves would raise the score; -inf where impossible.
 
@@ -182,8 +182,8 @@ def search(
     start: Bool[Array, " k"],
     charges: Callable[[Bool[Array, " k"], Refit], Charges],
     rise: Rise,
-    n: int,
-    max_features: int,
+    n: int | Array,
+    max_features: int | Array,
     max_steps: Int[Array, ""] | int,
 ) -> Search:
     """Make the best move until none raises the score.
@@ -228,15 +228,18 @@ def search(
     return lax.while_loop(lambda s: ~s.ended & (s.steps < max_steps), advance, begun)
 
 
-def most_features(n: int, k: int) -> int:
+def most_features(n: int | Array, k: int) -> int | Array:
     """The largest subset to look at: where n <= k, n // 2, since a perfect fit says nothing."""
-    return k if n > k else n // 2
+    if isinstance(n, int):
+        return k if n > k else n // 2
+    return jnp.where(n > k, jnp.int32(k), n // 2)
 
 
-def starts_of_search(m: Squares, max_features: int) -> Bool[Array, "2 k"]:
+def starts_of_search(m: Squares, max_features: int | Array) -> Bool[Array, "2 k"]:
     """Nothing, and as much as there may be: the features that say most of y alone."""
     k = len(m.slope)
-    alone = jnp.argsort(jnp.argsort(-jnp.abs(m.slope + m.gram @ m.anchor)))
+    order = jnp.argsort(-jnp.abs(m.slope + m.gram @ m.anchor))
+    alone = jnp.argsort(order).astype(jnp.int32)
     return jnp.stack([jnp.zeros(k, bool), alone < max_features])
 
 

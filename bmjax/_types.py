@@ -20,12 +20,13 @@ Users give `X` as (n, k). Inside, it is stored feature by feature, since the E s
 feature after another.
 """
 
+import math
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 T = TypeVar("T")
 
@@ -38,17 +39,60 @@ class Problem(NamedTuple):
         y: Target.
         noise_precision: The noise precision where it is known, else None (it is learned).
         prune_threshold: A feature whose mean mask falls below this is pruned.
+        sample_weights: How often each sample counts, None for once. A row that counts zero times
+            must hold finite numbers all the same.
+        unmasked: Features that are never masked and never pruned, None for none.
     """
 
     X: Float[Array, "k n"]
     y: Float[Array, " n"]
     noise_precision: Float[Array, ""] | None
     prune_threshold: Float[Array, ""]
+    sample_weights: Float[Array, " n"] | None = None
+    unmasked: Bool[Array, " k"] | None = None
 
     @property
-    def num_samples(self) -> int:
-        """Number of samples n."""
-        return self.X.shape[1]
+    def num_samples(self) -> int | Float[Array, ""]:
+        """Number of samples n, the sum of their weights."""
+        if self.sample_weights is None:
+            return self.X.shape[1]
+        return jnp.sum(self.sample_weights)
+
+    @property
+    def num_rows(self) -> int | Int[Array, ""]:
+        """Number of rows that count at all."""
+        if self.sample_weights is None:
+            return self.X.shape[1]
+        return jnp.sum(self.sample_weights > 0, dtype=jnp.int32)
+
+    @property
+    def log_samples(self) -> float | Float[Array, ""]:
+        """The logarithm of n."""
+        n = self.num_samples
+        return math.log(n) if isinstance(n, int) else jnp.log(n)
+
+    @property
+    def maskable(self) -> Bool[Array, " k"]:
+        """The features that may be masked and pruned."""
+        if self.unmasked is None:
+            return jnp.ones(len(self.X), bool)
+        return ~self.unmasked
+
+    def weighted(self, values: Float[Array, "*d n"]) -> Float[Array, "*d n"]:
+        """Values of the samples, each as often as its sample counts."""
+        if self.sample_weights is None:
+            return values
+        return values * jnp.broadcast_to(self.sample_weights, values.shape)
+
+    def total(self, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
+        """The sum over samples."""
+        return jnp.sum(self.weighted(values), axis=-1)
+
+    def mean(self, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
+        """The mean over samples."""
+        if self.sample_weights is None:
+            return jnp.mean(values, axis=-1)
+        return self.total(values) / self.num_samples
 
 
 class State(NamedTuple):

@@ -21,6 +21,18 @@ def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit or a value is not finite.
     """
+    return weighted_data(X, y, None)[:2]
+
+
+def weighted_data(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """The same with weights of the samples, (n,); rows of weight zero are not looked at.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
     features, target = _real("X", X), _real("y", y)
     if features.ndim != 2:
         raise ValueError(
@@ -43,11 +55,89 @@ def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
     if k < 1:
         raise ValueError(f"X has shape {features.shape}: no column, so there is no feature to fit.")
     dtype = np.promote_types(np.promote_types(features.dtype, target.dtype), np.float32)
-    return _finite("X", features, dtype), _finite("y", target, dtype)
+    if sample_weights is None:
+        return _finite("X", features, dtype), _finite("y", target, dtype), None
+    weights = weights_of_samples(sample_weights, n, dtype)
+    if all(map(_known, (features, target, weights))):
+        counts = np.asarray(weights) > 0
+        if np.sum(counts) < 2:
+            raise ValueError(
+                f"sample_weights has {np.sum(counts)} entries above zero; at least 2 samples are "
+                "needed to see any noise."
+            )
+        if not counts.all():
+            features = np.where(counts[:, None], np.asarray(features), 0)
+            target = np.where(counts, np.asarray(target), 0)
+    return _finite("X", features, dtype), _finite("y", target, dtype), weights
 
 
-def batch(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
-    """X as (b, n, k) or (n, k), y as (b, n), where they lie, and the type to fit them in.
+def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
+    """Weights of n samples, (n,), not negative.
+
+    Raises:
+        TypeError: If they are not real.
+        ValueError: If the shape does not fit or one is negative or not finite.
+    """
+    array = _real("sample_weights", value)
+    if array.shape != (n,):
+        raise ValueError(
+            f"sample_weights has shape {array.shape}, wanted ({n},): one for each row of X."
+        )
+    weights = _finite("sample_weights", array, dtype)
+    if _known(weights) and bool(np.any(np.asarray(weights) < 0)):
+        raise ValueError(
+            f"sample_weights holds negative numbers, the least is {np.min(np.asarray(weights))}; "
+            "a sample counts zero times or more."
+        )
+    return weights
+
+
+def chosen_features(name: str, value: Any, k: int) -> jax.Array:
+    """Some of k features, given as k booleans or by their numbers, as k booleans.
+
+    Raises:
+        TypeError: If it is neither.
+        ValueError: If there are not k booleans, or a number is not one of a feature.
+    """
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if array.size == 0:
+        return jnp.zeros(k, bool)
+    if array.dtype == bool:
+        if array.shape != (k,):
+            raise ValueError(f"{name} has shape {array.shape}, wanted ({k},) booleans.")
+        return jnp.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        raise TypeError(
+            f"{name} has dtype {array.dtype}; give booleans, one a feature, or the numbers of "
+            "features."
+        )
+    if not _known(array):
+        raise TypeError(f"{name} is traced; inside jit give booleans, one a feature.")
+    numbers = np.asarray(array)
+    if numbers.ndim != 1 or numbers.min() < -k or numbers.max() >= k:
+        raise ValueError(f"{name} is {value}; wanted numbers of features, 0 to {k - 1}.")
+    mask = np.zeros(k, bool)
+    mask[numbers] = True
+    return jnp.asarray(mask)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False.
+
+    Raises:
+        TypeError: If it is neither.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; it must be True or False.")
+    return bool(value)
+
+
+def batch(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
+) -> tuple[Any, Any, Any, Any]:
+    """X as (b, n, k) or (n, k), y as (b, n), where they lie, weights, and the type to fit them in.
+
+    With weights of (b, n) y may be (n,), the same for all; with (n,) they are.
 
     Values are not checked: a dataset with NaN is reported by its status, among the others.
 
@@ -55,7 +145,16 @@ def batch(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit.
     """
-    features, targets = _real("X", X), _real("y", y)
+    features, targets, weights = _real("X", X), _real("y", y), None
+    if sample_weights is not None:
+        weights = _real("sample_weights", sample_weights)
+        if weights.ndim not in (1, 2):
+            raise ValueError(
+                f"sample_weights has shape {weights.shape}, wanted (b datasets, n samples), or "
+                "(n,) for all datasets."
+            )
+        if targets.ndim == 1 and weights.ndim == 2 and weights.shape[1] == len(targets):
+            targets = np.broadcast_to(np.asarray(targets), weights.shape)
     if targets.ndim != 2:
         raise ValueError(f"y has shape {targets.shape}, wanted (b datasets, n samples).")
     b, n = targets.shape
@@ -73,8 +172,19 @@ def batch(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
             f"X has shape {features.shape} and y {targets.shape}; at least one dataset, two "
             "samples and one feature are needed."
         )
+    if weights is not None:
+        if weights.shape not in ((b, n), (n,)):
+            raise ValueError(
+                f"sample_weights has shape {weights.shape} but y has shape {targets.shape}; wanted "
+                f"({b}, {n}), or ({n},) for all datasets."
+            )
+        host = np.asarray(weights)
+        if not (host >= 0).all() or not np.isfinite(host).all():
+            raise ValueError("sample_weights holds numbers that are negative or not finite.")
+        if weights.ndim == 1:
+            weights = np.broadcast_to(host, targets.shape)
     dtype = np.promote_types(np.promote_types(features.dtype, targets.dtype), np.float32)
-    return features, targets, jax.dtypes.canonicalize_dtype(dtype)
+    return features, targets, weights, jax.dtypes.canonicalize_dtype(dtype)
 
 
 def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
@@ -98,7 +208,7 @@ def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
         ValueError: If the shape does not fit or a rate is outside (0, 1].
     """
     array = per_feature(name, value, k, dtype)
-    if _known(array) and not bool(((array > 0) & (array <= 1)).all()):
+    if _known(array) and not np.all((np.asarray(array) > 0) & (np.asarray(array) <= 1)):
         raise ValueError(f"{name} is {value}; an inclusion rate lies above 0 and not above 1.")
     return array
 
@@ -119,7 +229,7 @@ def rate_rows(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
             f"(s, {k}) rates, a row a start."
         )
     array = _finite(name, array, dtype)
-    if _known(array) and not bool(((array >= 0) & (array <= 1)).all()):
+    if _known(array) and not np.all((np.asarray(array) >= 0) & (np.asarray(array) <= 1)):
         raise ValueError(f"{name} is {value}; an inclusion rate lies between 0 and 1.")
     return jnp.broadcast_to(array, (len(array), k))
 
@@ -144,8 +254,9 @@ def number(
         raise ValueError(f"{name} has shape {array.shape}, wanted one number.")
     array = _finite(name, array, dtype)
     if _known(array):
-        inside = low < array <= high if open_low else low <= array <= high
-        if not bool(inside):
+        at = np.asarray(array)
+        inside = low < at <= high if open_low else low <= at <= high
+        if not inside:
             above = "above" if open_low else "at least"
             top = "" if high == float("inf") else f" and at most {high:g}"
             raise ValueError(f"{name} is {value}; it must be {above} {low:g}{top}.")
@@ -208,8 +319,10 @@ def _finite(name: str, array: Any, dtype: Any) -> jax.Array:
     if not _known(array):
         return array.astype(dtype)
     if isinstance(array, jax.Array):
-        converted = array.astype(dtype)
-        good = bool(jnp.isfinite(converted).all())
+        # Also while the caller's function of something else is traced.
+        with jax.ensure_compile_time_eval():
+            converted = array.astype(dtype)
+            good = bool(jnp.isfinite(converted).all())
     else:
         with np.errstate(over="ignore"):
             converted = array.astype(dtype)

@@ -30,7 +30,7 @@ def test_the_best_move_is_that_of_brute_force(seed):
     """Every move made by hand and scored in full; held weights' spread, so the rise is exact."""
     problem, state = interior_state(seed)
     k, n = problem.X.shape
-    rule = criterion("held", n, k)
+    rule = criterion("held", problem)
     here = score(rule, problem, state, bmjax.lower_bound(problem, state))
     kept = np.asarray(state.active)
     after = [kept ^ (np.arange(k) == i) for i in range(k)]
@@ -70,7 +70,7 @@ def test_what_each_rule_charges():
     want = {"paper": held - size * 0.5 * math.log(n), "held": held, "learned": learned}
     assert spread > 1.5  # or the test would not see it
     for name, value in want.items():
-        got = score(criterion(name, n, k), problem, state, bound)
+        got = score(criterion(name, problem), problem, state, bound)
         np.testing.assert_allclose(got, value, rtol=1e-10)
     np.testing.assert_allclose(want["paper"], bound, rtol=1e-10)
 

@@ -1,0 +1,191 @@
+"""Between the user's units and those a fit is made in: intercept, scaling, rows that are absent.
+
+An intercept is a feature of ones that is never masked. The columns and y are centred before it is
+added, so that the fit does not depend on where a column has its zero, and so that float32 keeps
+the variation of years and prices.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bmjax._lane import Options
+from bmjax._result import History, Result, Starts, Uncertainty
+from bmjax._types import Problem
+
+# A column that varies by no more than this many roundings of its size is constant.
+_DUST = 16
+
+
+class Frame(NamedTuple):
+    """How a dataset is brought into the form that is fitted, a static argument.
+
+    Attributes:
+        intercept: Centre, and add an unmasked feature of ones, the last one.
+        standardize: Divide every column and y by its root mean square (after centring).
+    """
+
+    intercept: bool = False
+    standardize: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether X and y are taken as they are."""
+        return not (self.intercept or self.standardize)
+
+
+class Units(NamedTuple):
+    """The way back.
+
+    Attributes:
+        center: What was taken off each column.
+        scale: What each column was divided by.
+        y_center: What was taken off y.
+        y_scale: What y was divided by.
+        num_samples: Number of samples n.
+    """
+
+    center: Float[Array, "*w k"]
+    scale: Float[Array, "*w k"]
+    y_center: Float[Array, "*w"]
+    y_scale: Float[Array, "*w"]
+    num_samples: Float[Array, "*w"]
+
+
+def enter(
+    frame: Frame,
+    options: Options,
+    X: Float[Array, "n k"],
+    y: Float[Array, " n"],
+    sample_weights: Float[Array, " n"] | None,
+) -> tuple[Problem, Options, Units]:
+    """The problem that is fitted, the options in its units, and the way back.
+
+    Args:
+        frame: What to do.
+        options: Options in the user's units.
+        X: Features, samples in rows.
+        y: Target.
+        sample_weights: How often each row counts. A row that counts zero times may hold anything.
+
+    Returns:
+        The problem, options and units.
+    """
+    k, dtype = X.shape[1], X.dtype
+    columns = X.T
+    if sample_weights is not None:
+        columns = jnp.where(sample_weights[None] > 0, columns, 0)
+        y = jnp.where(sample_weights > 0, y, 0)
+    data = Problem(columns, y, options.noise_precision, options.prune_threshold, sample_weights)
+    units = Units(
+        center=jnp.zeros(k, dtype),
+        scale=jnp.ones(k, dtype),
+        y_center=jnp.zeros((), dtype),
+        y_scale=jnp.ones((), dtype),
+        num_samples=jnp.asarray(data.num_samples, dtype),
+    )
+    if frame.intercept:
+        (columns, center), (y, y_center) = centred(data, columns), centred(data, y)
+        units = units._replace(center=center, y_center=y_center)
+    if frame.standardize:
+        units = units._replace(scale=_size(data, columns), y_scale=_size(data, y))
+        columns, y = columns / units.scale[:, None], y / units.y_scale
+    weights, rates, unmasked = options.initial_weights, options.rates, options.unmasked
+    if weights is not None:
+        weights = weights * units.scale / units.y_scale
+    if frame.intercept:
+        columns = jnp.concatenate([columns, jnp.ones((1, len(y)), dtype)])
+        rates = jnp.concatenate([rates, jnp.ones((len(rates), 1), dtype)], axis=1)
+        unmasked = jnp.zeros(k, bool) if unmasked is None else unmasked
+        unmasked = jnp.concatenate([unmasked, jnp.ones(1, bool)])
+        if weights is not None:
+            weights = jnp.concatenate([weights, jnp.zeros(1, dtype)])
+    precision = options.noise_precision
+    if precision is not None:
+        precision = precision * units.y_scale**2
+    options = options._replace(
+        noise_precision=precision, initial_weights=weights, rates=rates, unmasked=unmasked
+    )
+    problem = data._replace(X=columns, y=y, noise_precision=precision, unmasked=unmasked)
+    return problem, options, units
+
+
+def leave(frame: Frame, units: Units, result: Result) -> Result:
+    """A result in the user's units and over the user's features."""
+    if frame.plain:
+        return result
+    k = units.center.shape[-1]
+    to_user = units.y_scale / units.scale
+    coef = result.coef[:k] * to_user
+    intercept = result.intercept
+    if frame.intercept:
+        level = units.y_center + units.y_scale * result.coef[k]
+        intercept = level - units.center @ coef
+    lost = units.num_samples * jnp.log(units.y_scale)
+    count = int(frame.intercept)  # the feature of ones is not the user's
+
+    def sizes(values: Array) -> Array:
+        return jnp.where(values >= count, values - count, values)
+
+    starts: Starts = result.starts._replace(
+        score=result.starts.score - lost,
+        bound=result.starts.bound - lost,
+        size=sizes(result.starts.size),
+        inclusion=result.starts.inclusion[:, :k],
+        coef=result.starts.coef[:, :k] * to_user[None],
+    )
+    history, uncertainty = result.history, result.uncertainty
+    if history is not None:
+        history = History(
+            weights=history.weights[:, :k] * to_user[None],
+            inclusion=history.inclusion[:, :k],
+            noise_precision=history.noise_precision / units.y_scale**2,
+            bound=history.bound - lost,
+            active_count=sizes(history.active_count),
+        )
+    if uncertainty is not None:
+        ones = jnp.broadcast_to(units.y_scale, (count,))
+        size = jnp.concatenate([to_user, ones])
+        by_size = size[:, None] * size[None, :]
+        uncertainty = Uncertainty(
+            covariance=uncertainty.covariance * by_size,
+            covariance_given_masks=uncertainty.covariance_given_masks * by_size,
+            correlation=uncertainty.correlation[:k, :k],
+        )
+    return result._replace(
+        coef=coef,
+        weights=result.weights[:k] * to_user,
+        inclusion=result.inclusion[:k],
+        support=result.support[:k],
+        intercept=intercept,
+        center=units.center,
+        noise_precision=result.noise_precision / units.y_scale**2,
+        bound=result.bound - lost,
+        starts=starts,
+        history=history,
+        uncertainty=uncertainty,
+    )
+
+
+def centred(
+    data: Problem, values: Float[Array, "*d n"]
+) -> tuple[Float[Array, "*d n"], Float[Array, "*d"]]:
+    """Values less their mean, and the mean, in two rounds for the sake of float32."""
+    first = data.mean(values)
+    left = values - first[..., None]
+    rest = data.mean(left)
+    left = left - rest[..., None]
+    if data.sample_weights is not None:
+        left = jnp.where(jnp.broadcast_to(data.sample_weights, left.shape) > 0, left, 0)
+    widest = jnp.max(jnp.abs(left), axis=-1)
+    constant = widest <= _DUST * jnp.finfo(values.dtype).eps * jnp.abs(first)
+    return jnp.where(constant[..., None], 0, left), first + rest
+
+
+def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
+    """Root mean square, whatever the units; 1 where all is zero."""
+    largest = jnp.max(jnp.abs(values), axis=-1)
+    largest = jnp.where(largest > 0, largest, 1)
+    size = largest * jnp.sqrt(data.mean((values / largest[..., None]) ** 2))
+    return jnp.where(size > 0, size, 1)

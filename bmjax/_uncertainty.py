@@ -1,0 +1,66 @@
+"""How well the data determine the effects of the features that a fit has kept."""
+
+import jax.numpy as jnp
+import jax.scipy.linalg
+from jaxtyping import Array, Bool, Float
+
+from bmjax._frame import centred
+from bmjax._result import Uncertainty
+from bmjax._steps import moments
+from bmjax._types import Problem, State
+
+
+def uncertainty(problem: Problem, state: State) -> Uncertainty:
+    """Covariances of the effects, the support taken as known, and correlation of the columns.
+
+    Given the masks: the bound is quadratic in the weights with second derivative -lambda Omega,
+    and at its maximum the mixed derivative with the noise precision is zero, so the inverse of
+    lambda Omega over the active features is the covariance of the weights, whether the noise is
+    known or learned. An effect is a weight times its inclusion rate, which counts as known. Masks
+    that are fitted to the noise are taken for real, so this is too sure of itself.
+
+    With the masks summed out, the mean of y is linear in the effects and its variance is on average
+    that of what they leave, so the covariance is that of least squares on the support, with the
+    noise variance ||y - X coef||^2 / (n - p); where the noise is known, with its variance and the
+    masks'.
+    """
+    at_masks = moments(problem, state)
+    # In this order, so that a feature hardly included does not divide by its rate.
+    size = state.inclusion / jnp.sqrt(state.noise_precision)
+    given_masks = _inverse(at_masks.omega, state.active) * size[:, None] * size[None, :]
+    coef = jnp.where(state.active, state.coef, 0)
+    if problem.noise_precision is None:
+        freedom = problem.num_samples - jnp.sum(state.active, dtype=coef.dtype)
+        left = problem.total((problem.y - coef @ problem.X) ** 2)
+        variance = left / jnp.maximum(freedom, 1)
+    else:
+        spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
+        variance = 1 / problem.noise_precision + spread @ problem.mean(problem.X**2)
+    gram = problem.weighted(problem.X) @ problem.X.T
+    return Uncertainty(
+        covariance=variance * _inverse(gram, state.active),
+        covariance_given_masks=given_masks,
+        correlation=correlation(problem),
+    )
+
+
+def _inverse(matrix: Float[Array, "k k"], active: Bool[Array, " k"]) -> Float[Array, "k k"]:
+    """The inverse over the active features, zero elsewhere; large where it does not exist."""
+    diagonal = jnp.diagonal(matrix)
+    active = active & (diagonal > 0)
+    scale = jnp.where(active, jnp.sqrt(1 / jnp.where(active, diagonal, 1)), 0)
+    k = len(scale)
+    ridge = 2 * k * jnp.finfo(matrix.dtype).eps
+    system = matrix * scale[:, None] * scale[None, :]
+    system = jnp.where(jnp.eye(k, dtype=bool), 1 + ridge, system)
+    factor = jax.scipy.linalg.cho_factor(system)
+    inverse = jax.scipy.linalg.cho_solve(factor, jnp.eye(k, dtype=matrix.dtype))
+    return inverse * scale[:, None] * scale[None, :]
+
+
+def correlation(problem: Problem) -> Float[Array, "k k"]:
+    """Correlation of the columns, 0 for a constant one."""
+    columns, _ = centred(problem, problem.X)
+    spread = jnp.sqrt(problem.mean(columns**2))
+    columns = columns / jnp.where(spread > 0, spread, 1)[:, None]
+    return jnp.clip(problem.weighted(columns) @ columns.T / problem.num_samples, -1, 1)
