@@ -12,10 +12,16 @@ from bmjax._bound import lower_bound as lower_bound
 from bmjax._fit import fit as fit
 from bmjax._initial import initialise as initialise
 from bmjax._outcomes import Study as Study
+from bmjax._refit import RefitResult as RefitResult
+from bmjax._resampling import Bootstrap as Bootstrap
+from bmjax._resampling import StabilitySelection as StabilitySelection
+from bmjax._resampling import bootstrap as bootstrap
+from bmjax._resampling import stability_selection as stability_selection
 from bmjax._result import History as History
 from bmjax._result import LaneSteps as LaneSteps
 from bmjax._result import Result as Result
 from bmjax._result import Starts as Starts
+from bmjax._result import Uncertainty as Uncertainty
 from bmjax._solvers import EG as EG
 from bmjax._solvers import EM as EM
 from bmjax._solvers import Hybrid as Hybrid
@@ -26,6 +32,7 @@ from bmjax._steps import prune as prune
 from bmjax._study import batched as batched
 from bmjax._study import monte_carlo as monte_carlo
 from bmjax._study import on_host as on_host
+from bmjax._summary import Summary as Summary
 from bmjax._types import Problem as Problem
 from bmjax._types import State as State
 from bmjax._types import Status as Status

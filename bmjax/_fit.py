@@ -83,7 +83,7 @@ def fit(
         tolerance: Predicted distance to the fixed point that counts as converged, for log
             inclusion, for coefficients relative to the larger of effect and noise, and for the
             log noise level. Free of the scale of X and y and of n.
-        max_steps: Most iterations (E steps) of one fit, from one start.
+        max_steps: Most iterations (E steps), over all starts and moves.
         uncertainty: Whether to find the covariance of the effects, for `standard_errors` and
             `predict(..., return_std=True)`.
         history: Whether to record each step of the solver in the fit that is returned: each

@@ -23,7 +23,7 @@ class Options(NamedTuple):
         unmasked: Features that are never masked and never pruned, or None.
         prune_threshold: A feature whose mean mask falls below this is pruned.
         tolerance: Predicted distance to the fixed point that counts as converged.
-        max_steps: Most iterations.
+        max_steps: Most iterations, over all fits of a dataset.
     """
 
     noise_precision: Float[Array, ""] | None
@@ -35,13 +35,22 @@ class Options(NamedTuple):
     max_steps: Int[Array, ""]
 
 
-def start(problem: Problem, options: Options, solver: Solver, state: State) -> _loop.Lane:
-    """The lane before the first step from a state; ended at once where there is nothing to do."""
+def start(
+    problem: Problem,
+    options: Options,
+    solver: Solver,
+    state: State,
+    used: Int[Array, ""] | int = 0,
+) -> _loop.Lane:
+    """The lane before the first step from a state; ended at once where there is nothing to do.
+
+    `used` is how many of the iterations allowed have been made by fits before.
+    """
     carry = solver.init(problem, state), _stopping.start(problem, state)
     state = carry[0].state
-    none_left = options.max_steps < solver.iterations
-    status = _verdict(state, ~jnp.any(state.active), jnp.asarray(False), none_left)
-    return _loop.Lane(carry, jnp.zeros((), jnp.int32), status)
+    most_steps = (options.max_steps - used) // solver.iterations
+    status = _verdict(state, ~jnp.any(state.active), jnp.asarray(False), most_steps < 1)
+    return _loop.Lane(carry, jnp.zeros((), jnp.int32), status, most_steps)
 
 
 def advance(problem: Problem, options: Options, solver: Solver, lane: _loop.Lane) -> _loop.Lane:
@@ -53,9 +62,9 @@ def advance(problem: Problem, options: Options, solver: Solver, lane: _loop.Lane
         problem, monitor, before.state, after.state, num_steps, options.tolerance
     )
     converged &= solver.settled(problem, after, options.tolerance) | ~jnp.any(after.state.active)
-    out_of_steps = num_steps >= options.max_steps // solver.iterations
+    out_of_steps = num_steps >= lane.most_steps
     status = _verdict(after.state, converged, solver.stalled(after), out_of_steps)
-    return _loop.Lane((after, monitor), num_steps, status)
+    return lane._replace(carry=(after, monitor), num_steps=num_steps, status=status)
 
 
 def record(problem: Problem, lane: _loop.Lane) -> History:

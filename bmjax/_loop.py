@@ -14,11 +14,12 @@ T = TypeVar("T")
 
 
 class Lane(NamedTuple):
-    """One dataset on its way: what the solver carries, how far it is, and the verdict."""
+    """One dataset on its way: what the solver carries, how far it is and may go, the verdict."""
 
     carry: Any
     num_steps: Int[Array, "*b"]
     status: Int[Array, "*b"]
+    most_steps: Int[Array, "*b"]
 
     @property
     def running(self) -> Bool[Array, "*b"]:

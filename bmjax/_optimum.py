@@ -190,7 +190,16 @@ def next_fit(
         state, done = a_move()
     else:
         state, done = lax.cond(following < plan.starts, another_start, a_move)
-    return climb._replace(lane=_lane.start(problem, options, solver, state), done=done)
+    # A search that was cut short says so, even if its best fit had converged.
+    used = jnp.sum(starts.num_steps, dtype=jnp.int32)
+    exhausted = used + solver.iterations > options.max_steps
+    cut_short = exhausted & ~done
+    status = jnp.where(cut_short, jnp.int32(Status.MAX_STEPS), best.status)
+    return climb._replace(
+        lane=_lane.start(problem, options, solver, state, used),
+        done=done | exhausted,
+        best=best._replace(status=status),
+    )
 
 
 def report(

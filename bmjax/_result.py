@@ -1,12 +1,16 @@
 """What a fit returns."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from bmjax._refit import RefitResult, refit
+from bmjax._summary import Summary, collinearity_notes, feature_names
 from bmjax._types import Status
 
 
@@ -146,7 +150,7 @@ class Result(NamedTuple):
         noise_precision: One over the noise variance (lambda), in one over squared units of y.
             Masks explain part of the noise, so it is biased upwards.
         bound: Lower bound of FIC (G), in nats, over the kept features.
-        num_steps: Iterations (E steps) run, over all starts and moves.
+        num_steps: Iterations (E steps) run, over all starts and moves, at most `max_steps`.
         status: How the returned fit ended, a code of `Status`.
         starts: What came of every start and move, the returned one among them.
         uncertainty: Covariance of the effects, unless it was not asked for.
@@ -217,6 +221,94 @@ class Result(NamedTuple):
         variance += jnp.einsum("...nk,...k->...n", away**2, masks)
         variance += jnp.einsum("...ni,...ij,...nj->...n", directions, covariance, directions)
         return mean, jnp.sqrt(variance)
+
+    def refit(
+        self, X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
+    ) -> RefitResult:
+        """Least squares on the support: unbiased noise, standard errors, t and p.
+
+        Args:
+            X: (n, k) features, those of the fit or, better, samples that it has not seen.
+            y: (n,) target.
+            sample_weights: (n,) how often each row counts.
+
+        Returns:
+            The refit, in float64 on the host. Its standard errors and p-values take the support as
+            known in advance, which its `note` says.
+
+        Raises:
+            TypeError: If an argument is not an array of real numbers.
+            ValueError: If a shape does not fit, a value is not finite, or this is a batch.
+        """
+        self._one_fit("refit")
+        return refit(
+            X,
+            y,
+            np.asarray(self.support),
+            intercept=self._has_intercept,
+            sample_weights=sample_weights,
+        )
+
+    def summary(self, names: Sequence[str] | None = None) -> Summary:
+        """The fit as a table to print, with notes on convergence and collinearity.
+
+        Args:
+            names: Names of the k features. Default: x0, x1, ...
+
+        Returns:
+            The summary; `print` it, or take its `to_pandas()`.
+
+        Raises:
+            ValueError: If there are not k names, or this is a batch.
+        """
+        self._one_fit("summary")
+        names = feature_names(names, len(self.coef))
+        status = Status(int(self.status))
+        support = np.asarray(self.support)
+        facts = {}
+        if self._has_intercept:
+            facts["intercept"] = f"{float(self.intercept):.5g}"
+        facts |= {
+            "noise (standard deviation)": f"{float(self.noise_precision) ** -0.5:.4g}",
+            "bound": f"{float(self.bound):.6g} nats",
+            "iterations": f"{int(self.num_steps)}",
+            "status": f"{status.name}: {status.message}",
+        }
+        notes, errors = (), None
+        if self.uncertainty is not None:
+            errors = np.asarray(self.uncertainty.standard_errors)
+            notes = collinearity_notes(names, support, np.asarray(self.uncertainty.correlation))
+        return Summary(
+            names=names,
+            coef=np.asarray(self.coef),
+            standard_errors=errors,
+            inclusion=np.asarray(self.inclusion),
+            support=support,
+            facts=facts,
+            notes=notes,
+        )
+
+    def to_pandas(self, names: Sequence[str] | None = None) -> Any:
+        """The features as a `pandas.DataFrame`; see `summary`.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed.
+            ValueError: If there are not k names, or this is a batch.
+        """
+        return self.summary(names).to_pandas()
+
+    @property
+    def _has_intercept(self) -> bool:
+        if self.uncertainty is not None:
+            return self.uncertainty.covariance.shape[-1] > self.coef.shape[-1]
+        return bool(self.intercept != 0) or bool(jnp.any(self.center != 0))
+
+    def _one_fit(self, name: str) -> None:
+        if self.coef.ndim != 1:
+            raise ValueError(
+                f"{name} is of one fit, this is a batch of shape {self.coef.shape[:-1]}: take one, "
+                "such as jax.tree.map(lambda leaf: leaf[0], result._replace(lane_steps=None))."
+            )
 
     def _uncertain(self, name: str) -> Uncertainty:
         if self.uncertainty is None:

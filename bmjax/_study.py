@@ -4,7 +4,6 @@ A chunk of datasets is drawn, every method goes over it, and only what was found
 host: the datasets themselves never fill the memory, however many there are.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from bmjax import _validate
+from bmjax._bar import progress_bar
 from bmjax._clock import Spent, timed
 from bmjax._outcomes import Outcomes, Study
 from bmjax.simulate import Dataset
@@ -126,7 +126,7 @@ def monte_carlo(
     truth: list[np.ndarray] = []
     found: dict[str, list[_Found]] = {name: [] for name in asked}
     seconds = dict.fromkeys(asked, Spent())
-    with _reporting(repeats * len(asked), progress) as report:
+    with progress_bar("datasets x methods", repeats * len(asked), progress) as report:
         for begin in range(0, repeats, size):
             count = min(size, repeats - begin)
             index = jnp.asarray(np.arange(begin, begin + size, dtype=np.int32))
@@ -312,32 +312,3 @@ def _dataset_shapes(simulate: Callable[[jax.Array], Dataset], key: jax.Array) ->
             "wanted (n, k), (n,) and (k,)."
         )
     return data
-
-
-@contextmanager
-def _reporting(total: int, wanted: bool | None) -> Iterator[Callable[[str, int], None]]:
-    """A function to call with a method's name and the datasets it has just done."""
-    if wanted is None:
-        wanted = sys.stderr.isatty() and _has_rich()
-    if not wanted:
-        yield lambda name, count: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("datasets x methods", total=total)
-        yield lambda name, count: bar.update(task, advance=count, description=name)
-
-
-def _has_rich() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("rich") is not None

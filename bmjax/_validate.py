@@ -71,6 +71,24 @@ def weighted_data(
     return _finite("X", features, dtype), _finite("y", target, dtype), weights
 
 
+def host_data(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, y and weights (ones if none are given) as NumPy arrays of float64.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    weighted_data(X, y, sample_weights)
+    features, target = np.asarray(X, float), np.asarray(y, float).ravel()
+    if sample_weights is None:
+        return features, target, np.ones(len(target))
+    weights = np.asarray(sample_weights, float)
+    counts = weights > 0
+    return np.where(counts[:, None], features, 0), np.where(counts, target, 0), weights
+
+
 def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
     """Weights of n samples, (n,), not negative.
 

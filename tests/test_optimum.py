@@ -29,7 +29,7 @@ def interior_state(seed, k=5, n=60):
 def test_the_best_move_is_that_of_brute_force(seed):
     """Every move made by hand and scored in full; held weights' spread, so the rise is exact."""
     problem, state = interior_state(seed)
-    k, n = problem.X.shape
+    k = len(problem.X)
     rule = criterion("held", problem)
     here = score(rule, problem, state, bmjax.lower_bound(problem, state))
     kept = np.asarray(state.active)

@@ -1,0 +1,117 @@
+"""A fit as a table that a person reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Columns correlated by at least this are named together in a note.
+_COLLINEAR = 0.9
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What to read of a fit. `print` it, or take `to_pandas()`.
+
+    Attributes:
+        names: Names of the features.
+        coef: Effect of each feature on the mean of y.
+        standard_errors: Of `coef`, or None.
+        inclusion: Inclusion rates.
+        support: The features kept.
+        facts: What there is to say of the fit as a whole, by name.
+        notes: Sentences to beware of.
+    """
+
+    names: tuple[str, ...]
+    coef: np.ndarray
+    standard_errors: np.ndarray | None
+    inclusion: np.ndarray
+    support: np.ndarray
+    facts: dict[str, str]
+    notes: tuple[str, ...]
+
+    def to_pandas(self) -> Any:
+        """The features as a `pandas.DataFrame`, names in its index.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed.
+        """
+        import pandas as pd
+
+        columns = {"coef": self.coef}
+        if self.standard_errors is not None:
+            columns["standard_error"] = self.standard_errors
+        columns |= {"inclusion": self.inclusion, "kept": self.support}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+
+    def __str__(self) -> str:
+        """The table, kept features first as they come, then the facts and notes."""
+        # By hand, so that a fit can be read where nothing but bmjax is installed.
+        rows = [("feature", "coef", "std. error", "inclusion", "kept")]
+        for i in np.argsort(~self.support, kind="stable"):
+            error = "" if self.standard_errors is None else f"{self.standard_errors[i]:.4g}"
+            if self.support[i]:
+                rows.append(
+                    (self.names[i], f"{self.coef[i]:.5g}", error, f"{self.inclusion[i]:.3f}", "yes")
+                )
+            else:
+                rows.append((self.names[i], "0", "", "0", "no"))
+        widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if j == 0 else cell.rjust(width)
+                for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+        lines = [lines[0], rule, *lines[1:], rule]
+        width = max(map(len, self.facts))
+        lines += [f"{name.ljust(width)}  {value}" for name, value in self.facts.items()]
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+
+def feature_names(names: Sequence[str] | None, k: int) -> tuple[str, ...]:
+    """Names of k features, x0, x1, ... if none are given.
+
+    Raises:
+        ValueError: If there are not k.
+    """
+    if names is None:
+        return tuple(f"x{i}" for i in range(k))
+    names = tuple(map(str, names))
+    if len(names) != k:
+        raise ValueError(f"names has {len(names)} entries but the fit has {k} features.")
+    return names
+
+
+def collinearity_notes(
+    names: Sequence[str], support: np.ndarray, correlation: np.ndarray
+) -> tuple[str, ...]:
+    """A sentence for each group of features, at least one of them kept, that stand in for others.
+
+    A group is connected by correlations of 0.9 and more in absolute value.
+    """
+    near = np.abs(correlation) >= _COLLINEAR
+    left, notes = set(range(len(names))), []
+    while left:
+        group, fresh = set(), {min(left)}
+        while fresh:
+            group |= fresh
+            fresh = set(np.flatnonzero(near[sorted(fresh)].any(axis=0)).tolist()) - group
+        left -= group
+        members = sorted(group)
+        if len(members) < 2 or not support[members].any():
+            continue
+        kept = [names[i] for i in members if support[i]]
+        dropped = [names[i] for i in members if not support[i]]
+        text = f"{', '.join(kept)} (kept)"
+        if dropped:
+            text += f" and {', '.join(dropped)} (pruned)"
+        notes.append(
+            f"{text} are correlated by {_COLLINEAR} or more: their masks and effects trade off, "
+            "so the data hardly tell which of them acts."
+        )
+    return tuple(notes)
