@@ -1,61 +1,68 @@
 """The command `python -m bmjax`: fit a CSV file, or the diabetes data, and print what was kept.
 
-Data flow one way: read, standardise, fit, report. What a user can get wrong is found before the
-fit, as a `_UsageError` whose message names the place and the remedy; `main` alone turns it into a
-line on stderr and exit status 2. pandas and rich belong to the `cli` extra, so both are imported
-only where they are used.
+Data flow one way: read, fit, report. What a user can get wrong is found before the fit, as a
+`_UsageError` whose message names the place and the remedy; `main` alone turns it into a line on
+stderr and exit status 2. pandas and rich belong to the `cli` extra and matplotlib to `plot`, so
+they are imported only where they are used.
 """
 
 import argparse
 import csv
 import difflib
 import io
-import math
 import os
 import reprlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import bmjax
+from bmjax import _cli_output
+from bmjax._cli_output import Report, listed
 from bmjax.datasets import load_diabetes
 
 _Array = NDArray[np.float64]
-_LISTED = 12  # names in a message: enough to find a slip, few enough for a line or two
-_NARROWEST = 70  # columns: every number at its longest, and room for a name
 _AS_CSV = "Save the table as CSV with the encoding UTF-8."
+_EXTRAS = {"pandas": "cli", "rich": "cli", "matplotlib": "plot"}
+_SAVED, _DRAWN = (".json", ".csv"), (".png", ".pdf", ".svg")
+# The square of an effect, which is a ratio of two columns, must be a number too.
+_SMALLEST, _LARGEST = 1e-70, 1e70
 
 _DESCRIPTION = """\
 Fit Bayesian masking, a sparse linear regression that does not shrink the features it keeps.
 Without FILE, the diabetes data of Efron et al. (2004) are fitted.
 
-FILE is a comma-separated text file with a header row. Every column but the target is a feature,
-and must hold numbers, none missing. Features and target are centred, and each feature is scaled
-to unit standard deviation, before the fit."""
+FILE is a comma-separated text file with a header row. Every column but the target and the weights
+is a feature, and all must hold numbers, none missing. The level of the target is fitted as an
+intercept, and coefficients are on the scale of FILE, whatever the units of its columns."""
 
 _EPILOG = """\
 examples:
   python -m bmjax
   python -m bmjax houses.csv --target price
+  python -m bmjax houses.csv --target price --keep size,year --save fit.json --plot fit.png
+  python -m bmjax houses.csv --target price --stability 100
 
-exit status: 0 after a fit, converged or not (the output says which); 2 for unusable input."""
+exit status: 0 after a fit, converged or not (the output says which); 2 for unusable input, or if
+a file could not be written."""
 
 
 class _UsageError(Exception):
     """Something the user can put right; the message says what and how."""
 
 
-class _Standardised(NamedTuple):
+class _Data(NamedTuple):
     X: _Array
     y: _Array
-    constant: NDArray[np.bool_]
+    names: list[str]
+    weights: _Array | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,75 +97,225 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="CSV file; default: the embedded diabetes data"
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="CSV file; default: the embedded diabetes data")
+    add("--target", metavar="NAME", help="column of FILE to predict")
+    add(
+        "--keep",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="features that are always kept, never masked; a name with a comma in double quotes",
     )
-    parser.add_argument("--target", metavar="NAME", help="column of FILE to predict")
-    parser.add_argument("--version", action="version", version=f"bmjax {bmjax.__version__}")
+    add("--weights", metavar="NAME", help="column of FILE that says how often each row counts")
+    add("--no-intercept", action="store_true", help="fit no level of the target")
+    add(
+        "--stability",
+        metavar="N",
+        type=int,
+        help="also fit N random halves of the rows, N even, and show how often each feature is "
+        "kept",
+    )
+    add("--seed", metavar="N", type=int, default=0, help="of the halves of --stability; default: 0")
+    add("--save", metavar="PATH", help="write the fit, to .json, or the features, to .csv")
+    add("--plot", metavar="PATH", help="draw the coefficients, to .png, .pdf or .svg")
+    add("--version", action="version", version=f"bmjax {bmjax.__version__}")
     return parser
 
 
 def _run(args: argparse.Namespace) -> int:
-    with _cli_extra():  # before the fit, so that a missing rich does not cost the user a fit
+    _check_options(args)
+    with _extras():  # before the fit, so that a missing package does not cost the user a fit
         from rich.console import Console
 
+        if args.save is not None:
+            import pandas  # noqa: F401
+        if args.plot is not None:
+            import matplotlib
+
+            import bmjax.plots
+
+            matplotlib.use("Agg")  # no window, and none needed
+
     if args.file is None:
-        if args.target is not None:
-            raise _UsageError("--target goes with a CSV file: python -m bmjax FILE --target NAME.")
         X, y, names = load_diabetes()
+        data = _Data(X, y, names)
         source, target = "the diabetes data (Efron et al. 2004)", "progression"
     else:
-        X, y, names = read_csv(args.file, args.target)
+        data = read_csv(args.file, args.target, args.weights)
         source, target = args.file, args.target
+    kept = _kept(args.keep, source, data.names, (target, args.weights))
+    data = _rows_that_count(data, args.weights)
+    if args.stability is not None and len(data.y) < 4:
+        raise _UsageError(f"--stability: {source} has {len(data.y)} rows, halves need at least 4.")
+    _check_sizes(data, target, args)
 
-    data = standardise(X, y, names, target)
+    options = {
+        "intercept": not args.no_intercept,
+        "standardize": True,
+        "unmasked": [data.names.index(name) for name in kept] or None,
+    }
     # Within the block only: a caller of `main` keeps the precision it had.
     with jax.enable_x64(True):
-        result = bmjax.fit(data.X, data.y)
-
+        result = bmjax.fit(data.X, data.y, sample_weights=data.weights, **options)
+        selection = None
+        if args.stability is not None:
+            selection = bmjax.stability_selection(
+                data.X, data.y, jax.random.key(args.seed), args.stability, **options
+            )
+        report = Report.of(result, selection, *data, kept=kept, intercept=options["intercept"])
+        report = report._replace(
+            source=source, target=target, weights_name=args.weights, seed=args.seed
+        )
+        # Before the table is printed, which a pipe may cut short.
+        failures = _write(args, report)
     console = Console(highlight=False)
-    # A narrower table would lose digits; a narrower terminal breaks the lines and keeps them.
-    console.width = max(console.width, _NARROWEST)
-    title = f"Bayesian masking of {source}\n{len(y)} rows, {_count(names)}, target {_shown(target)}"
-    console.print(report(title, names, data, result, encoding=console.encoding))
+    _cli_output.show(console, report)
+    if failures:
+        raise _UsageError("\n".join(failures))
     return 0
 
 
+def _write(args: argparse.Namespace, report: Report) -> list[str]:
+    """Writes the files asked for; returns what went wrong."""
+    failures = []
+    for path, contents in ((args.save, _cli_output.saved), (args.plot, _cli_output.picture)):
+        if path is None:
+            continue
+        try:
+            _cli_output.write(path, contents(report, Path(path).suffix.lower()))
+        except OSError as error:
+            failures.append(f"cannot write {path}: {error.strerror}.")
+    return failures
+
+
 @contextmanager
-def _cli_extra() -> Iterator[None]:
-    """Turns the absence of a package of the `cli` extra into a message that says how to get it."""
+def _extras() -> Iterator[None]:
+    """Turns the absence of a package of an extra into a message that says how to get it."""
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in ("pandas", "rich"):
+        if package not in _EXTRAS:
             raise
-        raise _UsageError(f'the command needs {package}: pip install "bmjax[cli]"') from error
+        user = "--plot" if package == "matplotlib" else "the command"
+        raise _UsageError(
+            f'{user} needs {package}: pip install "bmjax[{_EXTRAS[package]}]"'
+        ) from error
+
+
+# ---- options
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises for what is wrong whatever the data are."""
+    if args.file is None:
+        for option in ("target", "weights"):
+            if getattr(args, option) is not None:
+                raise _UsageError(
+                    f"--{option} goes with a CSV file: python -m bmjax FILE --target NAME."
+                )
+    _check_place("--save", args.save, _SAVED, args.file)
+    _check_place("--plot", args.plot, _DRAWN, args.file)
+    if args.stability is not None:
+        if args.stability < 2 or args.stability % 2:
+            raise _UsageError(
+                f"--stability {args.stability}: halves come in pairs, so give an even number, "
+                "at least 2; 100 is usual."
+            )
+        if args.weights is not None:
+            raise _UsageError(
+                "--stability draws weights of the rows itself, so it does not go with --weights."
+            )
+    if not 0 <= args.seed < 2**32:
+        raise _UsageError(f"--seed {args.seed}: give a number from 0 to {2**32 - 1}.")
+
+
+def _check_place(option: str, name: str | None, endings: Sequence[str], data: str | None) -> None:
+    """Raises if a file of that name cannot be what the option writes."""
+    if name is None:
+        return
+    path = Path(name)
+    if path.suffix.lower() not in endings:
+        *others, last = endings
+        raise _UsageError(f"{option} {name}: the name must end in {', '.join(others)} or {last}.")
+    if not path.parent.is_dir():
+        raise _UsageError(f"{option} {name}: there is no directory {path.parent}.")
+    if path.is_dir():
+        raise _UsageError(f"{option} {name}: this is a directory. Give the name of a file.")
+    if not os.access(path.parent, os.W_OK):
+        raise _UsageError(f"{option} {name}: no permission to write in {path.parent}.")
+    if data is not None and path.exists() and Path(data).exists() and path.samefile(data):
+        raise _UsageError(f"{option} {name} would overwrite the data. Give another name.")
+
+
+def _kept(
+    given: Sequence[str], source: str, names: Sequence[str], taken: Sequence[str | None]
+) -> list[str]:
+    """The features to keep, each once, from lists of them."""
+    kept = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row]
+    if given and not all(kept):
+        raise _UsageError("--keep: a name is empty. Give names of features with commas between.")
+    for name in kept:
+        if name in taken and name not in names:
+            raise _UsageError(f"--keep: {name!r} is the target or the weights, not a feature.")
+        _check_column("--keep", source, names, name, kind="feature")
+    return list(dict.fromkeys(kept))
+
+
+def _rows_that_count(data: _Data, weights_name: str | None) -> _Data:
+    """The data without rows of weight zero, which change nothing."""
+    if data.weights is None:
+        return data
+    counts = data.weights > 0
+    if np.sum(counts) < 2:
+        raise _UsageError(
+            f"--weights: column {weights_name!r} is above zero in {np.sum(counts)} rows: a fit "
+            "needs at least 2."
+        )
+    return data._replace(X=data.X[counts], y=data.y[counts], weights=data.weights[counts])
+
+
+def _check_sizes(data: _Data, target: str, args: argparse.Namespace) -> None:
+    """Raises if a column's values are too large or too small for their squares to be numbers."""
+    columns = [*zip(data.names, data.X.T, strict=True), (target, data.y)]
+    if data.weights is not None:
+        columns.append((args.weights, data.weights))
+    for name, values in columns:
+        largest = size = np.abs(values).max()
+        if not args.no_intercept and name != args.weights and largest < _LARGEST:
+            size = np.ptp(values)
+        if largest >= _LARGEST or 0 < size <= _SMALLEST:
+            raise _UsageError(
+                f"column {name!r}: its values are too large or too small to compute with. "
+                "Change its unit."
+            )
 
 
 # ---- reading
 
 
-def read_csv(path: str, target: str | None) -> tuple[_Array, _Array, list[str]]:
-    """Reads features and target from a comma-separated file with a header row.
+def read_csv(path: str, target: str | None, weights: str | None = None) -> _Data:
+    """Reads features, target and weights from a comma-separated file with a header row.
 
     Args:
         path: the file.
-        target: the column to predict; all others are features.
+        target: the column to predict.
+        weights: the column that says how often each row counts; all others are features.
 
     Returns:
-        The features (n, k), the target (n,) and the k names of the features.
+        The features (n, k), the target (n,), the k names of the features, and the weights (n,).
 
     Raises:
         _UsageError: the file cannot be used as it is.
     """
-    with _cli_extra():
+    with _extras():
         import pandas as pd
 
     text = _read_text(path)
     names = _header(path, text)
     _check_header(path, names)
-    target = _check_target(path, names, target)
+    target = _check_target(path, names, target, weights)
 
     try:
         # The header is read as a row among the others: pandas then holds each row to its width,
@@ -181,9 +338,14 @@ def read_csv(path: str, target: str | None) -> tuple[_Array, _Array, list[str]]:
         raise _UsageError(f"{path} has {found} below its header: a fit needs at least 2.")
 
     parsed = table.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
-    _check_values(path, text, names, parsed, table.isna().to_numpy(), table.to_numpy())
-    k = names.index(target)
-    return np.delete(parsed, k, axis=1), parsed[:, k].copy(), names[:k] + names[k + 1 :]
+    _check_values(path, text, names, parsed, table.isna().to_numpy(), table.to_numpy(), weights)
+    features = [j for j, name in enumerate(names) if name not in (target, weights)]
+    return _Data(
+        X=parsed[:, features],
+        y=parsed[:, names.index(target)],
+        names=[names[j] for j in features],
+        weights=None if weights is None else parsed[:, names.index(weights)],
+    )
 
 
 def _read_text(path: str) -> str:
@@ -227,7 +389,7 @@ def _header(path: str, text: str) -> list[str]:
 def _check_header(path: str, names: list[str]) -> None:
     if all(_is_number(name) for name in names if name) and any(names):
         raise _UsageError(
-            f"{path} has no header row: its first row, {_listed(names)}, is all numbers.\n"
+            f"{path} has no header row: its first row, {listed(names)}, is all numbers.\n"
             "Put the names of the columns in a first row."
         )
     separator = next((s for s in ("\t", ";", "|") if s in names[0]), None)
@@ -243,28 +405,39 @@ def _check_header(path: str, names: list[str]) -> None:
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise _UsageError(
-            f"{path} has more than one column named {_listed(repeated)}. "
+            f"{path} has more than one column named {listed(repeated)}. "
             "Give each column a name of its own."
         )
 
 
-def _check_target(path: str, names: list[str], target: str | None) -> str:
+def _check_target(path: str, names: list[str], target: str | None, weights: str | None) -> str:
     if target is None:
         raise _UsageError(
             "which column is to be predicted? Name it with --target NAME.\n"
-            f"Columns of {path}: {_listed(names)}"
+            f"Columns of {path}: {listed(names)}"
         )
-    if target not in names:
-        close = difflib.get_close_matches(target, names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+    _check_column("--target", path, names, target)
+    if weights is not None:
+        _check_column("--weights", path, names, weights)
+    if weights == target:
+        raise _UsageError(f"--weights: {target!r} is the target. Name another column.")
+    if len(names) == 1 + (weights is not None):
+        also = "" if weights is None else f" and the weights {weights!r}"
         raise _UsageError(
-            f"--target: {path} has no column {target!r}.{hint}\nColumns of {path}: {_listed(names)}"
-        )
-    if len(names) == 1:
-        raise _UsageError(
-            f"{path} has no column but the target {target!r}. Add at least one feature."
+            f"{path} has no column but the target {target!r}{also}. Add at least one feature."
         )
     return target
+
+
+def _check_column(
+    option: str, source: str, names: Sequence[str], name: str, kind: str = "column"
+) -> None:
+    if name not in names:
+        close = " or ".join(map(repr, difflib.get_close_matches(name, names)))
+        hint = f" Did you mean {close}?" if close else ""
+        raise _UsageError(
+            f"{option}: no {kind} {name!r} in {source}.{hint}\n{kind.capitalize()}s: {listed(names)}"
+        )
 
 
 def _check_values(
@@ -274,6 +447,7 @@ def _check_values(
     parsed: _Array,
     missing: NDArray[np.bool_],
     raw: NDArray[Any],
+    weights: str | None,
 ) -> None:
     """Raises for the first kind of trouble found, with the column, the line and the remedy."""
 
@@ -285,7 +459,7 @@ def _check_values(
         found = problem.format(reprlib.repr(raw[row, column]))
         # Counted as an editor counts: blank lines too, and a quoted value may run over several.
         line = next(start for i, (start, _) in enumerate(_records(path, text)) if i == row + 1)
-        also = f" (as have other columns: {_listed(names[j] for j in others)})" if others else ""
+        also = f" (as have other columns: {listed(names[j] for j in others)})" if others else ""
         raise _UsageError(
             f"{path}: column {names[column]!r} has {found} in line {line}{also}.\n{remedy}"
         )
@@ -299,6 +473,11 @@ def _check_values(
     refuse(
         np.isinf(parsed), "the infinite value {}", "Correct it, or remove the row or the column."
     )
+    refuse(
+        (parsed < 0) & (np.array(names) == weights),
+        "the negative weight {}",
+        "A row counts zero times or more.",
+    )
 
 
 def _is_number(text: str) -> bool:
@@ -307,149 +486,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(map(_shown, names[:_LISTED])) + more
-
-
-# ---- arithmetic
-
-
-def standardise(X: _Array, y: _Array, names: Sequence[str], target: str) -> _Standardised:
-    """Centres features and target, and scales each feature to unit standard deviation.
-
-    In NumPy and float64, before JAX sees the data: a column of large values that differ little
-    would lose its digits to a float32 rounding. The deviation is the root mean square, n below.
-
-    Args:
-        X: the features (n, k).
-        y: the target (n,).
-        names: the names of the features, for messages.
-        target: the name of the target, for messages.
-
-    Returns:
-        Both arrays, with a constant column exactly zero, and which features (k,) are constant.
-
-    Raises:
-        _UsageError: the squares of a column's values leave the range of float64.
-    """
-    # By the values, not by a zero deviation, which the rounding of the mean would spoil.
-    constant = X.max(axis=0) == X.min(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        centred = np.where(constant, 0.0, X - X.mean(axis=0))
-        y_centred = np.zeros_like(y) if y.max() == y.min() else y - y.mean()
-        squares = np.append((centred**2).sum(axis=0), (y_centred**2).sum())
-    varies = np.append(~constant, y.max() != y.min())
-    for name, square, varied in zip([*names, target], squares, varies, strict=True):
-        if not np.isfinite(square) or (varied and square < np.finfo(np.float64).tiny):
-            raise _UsageError(
-                f"column {name!r}: its values are too large or too small to be squared. "
-                "Change its unit."
-            )
-    scale = np.where(constant, 1.0, np.sqrt(squares[:-1] / len(y)))
-    return _Standardised(centred / scale, y_centred, constant)
-
-
-# ---- printing
-
-
-def report(
-    title: str,
-    names: Sequence[str],
-    data: _Standardised,
-    result: bmjax.Result,
-    encoding: str = "utf-8",
-) -> object:
-    """Builds what the command prints about a fit.
-
-    Args:
-        title: what was fitted.
-        names: the names of the features.
-        data: what was fitted.
-        result: what `bmjax.fit` returned.
-        encoding: of the output; a name it cannot express is written with escapes.
-
-    Returns:
-        The title, the table of features and the figures of the fit, for `rich` to print.
-    """
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    def text(line: str) -> Text:
-        # A `Text`, so that a name with [brackets] is not taken for markup.
-        return Text(line.encode(encoding, "backslashreplace").decode(encoding))
-
-    coef = np.asarray(result.coef)
-    least_squares, _, rank, _ = np.linalg.lstsq(data.X, data.y, rcond=None)
-    # Formats of their own: collinear features give least squares enormous values.
-    format_coef, format_ls = _fixed(coef), _fixed(least_squares)
-
-    table = Table()
-    table.add_column("feature", overflow="fold")  # a long name takes more lines, losing nothing
-    for heading in ("coef", "inclusion", "", "least squares"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    inclusion, support = np.asarray(result.inclusion), np.asarray(result.support)
-    for j, name in enumerate(names):
-        table.add_row(
-            text(_shown(name)),
-            format_coef(coef[j]),
-            _rate(inclusion[j]),
-            "kept" if support[j] else "pruned",
-            format_ls(least_squares[j]),
-            style=None if support[j] else "dim",
-        )
-
-    # Below the table, where a reader who wonders about the coefficients looks.
-    notes = [
-        "Features and target centred, each feature scaled to unit standard deviation: coefficients "
-        "are in units of the target per standard deviation of the feature. Computed in float64."
-    ]
-    if data.constant.any():
-        constant = _listed(names[int(j)] for j in np.flatnonzero(data.constant))
-        notes.append(f"Constant, so without any effect: {constant}.")
-    if rank < np.count_nonzero(~data.constant):
-        notes.append("Least squares is not unique on these data; the one of least norm is shown.")
-
-    figures = Table.grid(padding=(0, 2))
-    precision = float(result.noise_precision)
-    deviation = math.inf if precision == 0 else 1 / math.sqrt(precision)
-    for label, figure in (
-        ("kept", f"{np.count_nonzero(support)} of {_count(names)}"),
-        ("noise standard deviation", f"{deviation:.6g}"),
-        ("noise precision", f"{precision:.6g}"),
-        ("bound", f"{float(result.bound):.8g}"),
-        ("steps", f"{int(result.num_steps)}"),
-        ("status", bmjax.Status(int(result.status)).message),
-    ):
-        figures.add_row(label, text(figure))
-    return Group(text(title), table, *map(text, notes), figures)
-
-
-def _fixed(values: ArrayLike) -> Callable[[float], str]:
-    """Returns one format for a column of figures, with five digits for the largest.
-
-    With the same decimals in each row, sizes compare at a glance; zero without decimals is exact.
-    """
-    largest = np.abs(np.asarray(values, dtype=np.float64)).max(initial=0.0)
-    if 1e-3 <= largest < 1e7:
-        form = f"z.{max(0, 4 - math.floor(math.log10(largest)))}f"
-    else:
-        form = ".4e"
-    return lambda value: format(value, form) if value else "0"
-
-
-def _rate(value: float) -> str:
-    return "0" if value == 0 else "<0.001" if value < 0.0005 else f"{value:.3f}"
-
-
-def _count(names: Sequence[str]) -> str:
-    return f"{len(names)} feature{'s' if len(names) > 1 else ''}"
-
-
-def _shown(name: str) -> str:
-    """Escapes a name that would break a line or move the cursor."""
-    return name if name.isprintable() else repr(name)

@@ -259,7 +259,7 @@ def _fits(
 
 
 def _unimodal_bound(q: float, k: int, threshold: float, pairs: int) -> float:
-    """Shah and Samworth's bound for a unimodal share of simultaneous selection (their theorem 2)."""
+    """Shah and Samworth's bound for a unimodal share of pairs that agree (their theorem 2)."""
     theta = q / k
     if theta > 1 / np.sqrt(3) or threshold < 0.5 + 1 / pairs:
         return float("nan")

@@ -222,6 +222,23 @@ class Result(NamedTuple):
         variance += jnp.einsum("...ni,...ij,...nj->...n", directions, covariance, directions)
         return mean, jnp.sqrt(variance)
 
+    def raise_for_status(self) -> None:
+        """Do nothing if every fit ended well, at its fixed point or at an exact fit.
+
+        Raises:
+            RuntimeError: Otherwise; the message names the fits, by their place in the batch, and
+                the remedies.
+        """
+        codes = np.asarray(self.status)
+        bad = [s for s in Status if s not in (Status.CONVERGED, Status.EXACT_FIT)]
+        lines = []
+        for status in bad:
+            places = np.argwhere(codes == status)
+            if len(places):
+                lines.append(f"{status.name}{_places(places)}: {status.message}")
+        if lines:
+            raise RuntimeError("\n".join(lines))
+
     def refit(
         self, X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
     ) -> RefitResult:
@@ -317,6 +334,15 @@ class Result(NamedTuple):
                 "uncertainty=True."
             )
         return self.uncertainty
+
+
+def _places(places: np.ndarray) -> str:
+    """Numbers of the first few fits of a batch."""
+    if places.shape[1] == 0:
+        return ""
+    first = [str(p[0] if len(p) == 1 else tuple(p.tolist())) for p in places[:10]]
+    rest = f" and {len(places) - 10} more" if len(places) > 10 else ""
+    return f" (fit {', '.join(first)}{rest})"
 
 
 def samples(X: ArrayLike, k: int) -> jax.Array:

@@ -4,9 +4,13 @@ A chunk of datasets is drawn, every method goes over it, and only what was found
 host: the datasets themselves never fill the memory, however many there are.
 """
 
+import hashlib
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -16,12 +20,14 @@ from jax import lax
 
 from bmjax import _validate
 from bmjax._bar import progress_bar
+from bmjax._checkpoint import Checkpoint
 from bmjax._clock import Spent, timed
 from bmjax._outcomes import Outcomes, Study
 from bmjax.simulate import Dataset
 
 _CHUNK_BYTES = 2**26
 _MOST_IN_CHUNK = 1024  # so that there is progress to see
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions, in the text of a program
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ def monte_carlo(
     repeats: int,
     *,
     chunk: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Study:
     """Run methods on the same synthetic datasets and score them against the truth.
@@ -98,6 +105,8 @@ def monte_carlo(
         repeats: How many datasets.
         chunk: How many datasets to hold at a time. Default: as many as fit into 64 MiB, at most
             1024, in chunks of about one size.
+        checkpoint: A folder in which every finished chunk is kept, durably, before the next one
+            starts. The same call finds it there and goes on, to the same bits as without a pause.
         progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
             terminal and rich is installed.
 
@@ -106,7 +115,9 @@ def monte_carlo(
 
     Raises:
         TypeError: If an argument has the wrong type, or `simulate` does not return a `Dataset`.
-        ValueError: If a number is out of range, or there is no method.
+        ValueError: If a number is out of range, there is no method, or the checkpoint is damaged
+            or of other settings; the message names the file or the setting.
+        OSError: If the checkpoint cannot be written, such as on a full disk.
         RuntimeError: If a method fails or returns something else; the message names it. What can
             be found by tracing is found before anything runs.
         ModuleNotFoundError: If progress is asked for and rich is not installed.
@@ -123,15 +134,29 @@ def monte_carlo(
     draw = _one_by_one(lambda i: simulate(jax.random.fold_in(key, i)), size)
     runners = {name: _runner(name, method, shapes, size) for name, method in asked.items()}
 
+    kept = None
+    if checkpoint is not None:
+        kept = Checkpoint(checkpoint, _settings(simulate, asked, key, repeats, size, shapes))
+
     truth: list[np.ndarray] = []
     found: dict[str, list[_Found]] = {name: [] for name in asked}
     seconds = dict.fromkeys(asked, Spent())
     with progress_bar("datasets x methods", repeats * len(asked), progress) as report:
         for begin in range(0, repeats, size):
             count = min(size, repeats - begin)
+            stored = None if kept is None else kept.load(begin)
+            if stored is not None:
+                chunk_truth, chunk_found, chunk_seconds = _unpacked(stored, asked)
+                truth.append(chunk_truth)
+                for name in asked:
+                    found[name].append(chunk_found[name])
+                    seconds[name] = seconds[name].plus(chunk_seconds[name])
+                    report(name, count)
+                continue
             index = jnp.asarray(np.arange(begin, begin + size, dtype=np.int32))
             data = jax.block_until_ready(draw((index,), jnp.asarray(count, jnp.int32)))
             truth.append(np.asarray(data.coef)[:count])
+            chunk_seconds = {}
             for name, run in runners.items():
 
                 def call(run=run, data=data, begin=begin, count=count):
@@ -139,8 +164,12 @@ def monte_carlo(
 
                 new, spent = timed(call)
                 found[name].append(new)
+                chunk_seconds[name] = spent
                 seconds[name] = seconds[name].plus(spent)
                 report(name, count)
+            if kept is not None:
+                last = {name: parts[-1] for name, parts in found.items()}
+                kept.save(begin, _packed(truth[-1], last, chunk_seconds))
     return Study(
         np.concatenate(truth),
         {
@@ -156,6 +185,73 @@ class _Found(NamedTuple):
     coef: Any
     support: Any
     status: Any
+
+
+def _settings(
+    simulate: Callable[[jax.Array], Dataset],
+    methods: Mapping[str, Method],
+    key: jax.Array,
+    repeats: int,
+    size: int,
+    shapes: Dataset,
+) -> dict[str, Any]:
+    """All that the bits of a study depend on. A function is known by what it traces to."""
+    settings = {
+        "key": np.asarray(_key_data(key)).tolist(),
+        "repeats": repeats,
+        "chunk": size,
+        "simulate": _traced_form(simulate, key),
+        "methods": list(methods),
+        "shape": list(shapes.X.shape),
+        "dtype": str(shapes.X.dtype),
+        "device": jax.devices()[0].device_kind,
+        "jax": jax.__version__,
+        "bmjax": version("bmjax"),
+    }
+    for name, method in methods.items():
+        form = method.takes
+        if method.takes == "a traced dataset":
+            form = _traced_form(method.function, shapes.X, shapes.y)
+        settings[f"method {name}"] = form
+    return settings
+
+
+def _traced_form(function: Callable[..., Any], *arguments: Any) -> str:
+    """A digest of the program that a function is, options and captured arrays included."""
+    program = jax.make_jaxpr(function)(*arguments)
+    digest = hashlib.sha256(_ADDRESS.sub("", str(program)).encode())
+    for constant in program.consts:
+        digest.update(np.asarray(constant).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _key_data(key: jax.Array) -> jax.Array:
+    return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+
+
+def _packed(
+    truth: np.ndarray, found: Mapping[str, _Found], seconds: Mapping[str, Spent]
+) -> dict[str, np.ndarray]:
+    """A chunk as arrays by name."""
+    arrays = {"truth": truth}
+    for i, (name, part) in enumerate(found.items()):
+        arrays |= {f"{i} coef": part.coef, f"{i} support": part.support}
+        if part.status is not None:
+            arrays[f"{i} status"] = part.status
+        arrays[f"{i} seconds"] = np.asarray(seconds[name])
+    return arrays
+
+
+def _unpacked(
+    arrays: Mapping[str, np.ndarray], names: Mapping[str, Any]
+) -> tuple[np.ndarray, dict[str, _Found], dict[str, Spent]]:
+    """The way back."""
+    found = {
+        name: _Found(arrays[f"{i} coef"], arrays[f"{i} support"], arrays.get(f"{i} status"))
+        for i, name in enumerate(names)
+    }
+    seconds = {name: Spent(*map(float, arrays[f"{i} seconds"])) for i, name in enumerate(names)}
+    return arrays["truth"], found, seconds
 
 
 _Run = Callable[[Dataset, int, int], _Found]

@@ -246,6 +246,20 @@ def test_refused_with_a_message(call, error, message, data, result):
         call(result, *data)
 
 
+def test_bad_fits_of_a_batch_are_named(data):
+    X, y = data
+    ys = np.stack([y] * 13)
+    ys[[2, 12], 5] = np.nan
+    batch = plain_fit_batch(X, ys)
+    with pytest.raises(RuntimeError, match=r"NON_FINITE \(fit 2, 12\): The fit met NaN"):
+        batch.raise_for_status()
+    jax.tree.map(lambda leaf: leaf[0], batch._replace(lane_steps=None)).raise_for_status()
+    with pytest.raises(RuntimeError, match=r"^MAX_STEPS \(fit 0, 1, 2, .* and 3 more\): Stopped"):
+        plain_fit_batch(X, np.stack([y] * 13), max_steps=3).raise_for_status()
+    with pytest.raises(RuntimeError, match=r"^MAX_STEPS: Stopped"):
+        plain_fit(X, y, max_steps=3).raise_for_status()
+
+
 def test_pandas_is_needed_for_its_table_alone(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert str(result.summary())

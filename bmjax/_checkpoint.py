@@ -1,0 +1,117 @@
+"""A study on disk, chunk by chunk, so that a killed process loses no more than the chunk it was at.
+
+A folder with `settings.json` and a file for each finished chunk. A file is written under another
+name, forced to the disk and only then renamed, so that what is there is always whole.
+"""
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_SETTINGS = "settings.json"
+
+
+class Checkpoint:
+    """The finished chunks of one study.
+
+    Args:
+        path: The folder, made if it is not there.
+        settings: What the results depend on, by name; strings and numbers.
+
+    Raises:
+        ValueError: If the folder holds something else, a study of other settings (the message names
+            the first that differs) or damaged settings.
+        OSError: If it cannot be read or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]):
+        self._folder = Path(path)
+        # Through JSON, so that what is compared is what a file can hold.
+        settings = json.loads(json.dumps(settings))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = self._folder / _SETTINGS
+        if place.exists():
+            self._compare(place, settings)
+            return
+        strangers = [p.name for p in self._folder.iterdir() if not p.name.startswith(".")]
+        if strangers:
+            raise ValueError(
+                f"checkpoint {self._folder} holds {strangers[0]} but no {_SETTINGS}: give an empty "
+                "or a new folder."
+            )
+        self._write(place, json.dumps(settings, indent=1).encode())
+
+    def load(self, begin: int) -> dict[str, np.ndarray] | None:
+        """The arrays of the chunk that begins with a dataset, or None if it is not there.
+
+        Raises:
+            ValueError: If the file is damaged; the message names it.
+        """
+        place = self._place(begin)
+        if not place.exists():
+            return None
+        try:
+            content = io.BytesIO(place.read_bytes())
+            with np.load(content, allow_pickle=False) as arrays:  # checks a sum of every array
+                return dict(arrays)
+        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"checkpoint file {place} is damaged ({error}): delete it and run again, and its "
+                "chunk alone is made anew."
+            ) from error
+
+    def save(self, begin: int, arrays: dict[str, np.ndarray]) -> None:
+        """Keep a finished chunk; it is on the disk when this returns.
+
+        Raises:
+            OSError: If it cannot be written, such as on a full disk; what was there stays.
+        """
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        self._write(self._place(begin), buffer.getvalue())
+
+    def _place(self, begin: int) -> Path:
+        return self._folder / f"chunk_{begin:012d}.npz"
+
+    def _write(self, place: Path, content: bytes) -> None:
+        partial = place.with_name(f".{place.name}.{os.getpid()}")
+        try:
+            with open(partial, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, place)
+        finally:
+            partial.unlink(missing_ok=True)
+        if os.name == "posix":  # the name too has to be on the disk
+            folder = os.open(place.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _compare(self, place: Path, settings: dict[str, Any]) -> None:
+        try:
+            before = json.loads(place.read_bytes())
+            names = before.keys() | settings.keys()
+        except (ValueError, AttributeError) as error:
+            raise ValueError(
+                f"checkpoint file {place} is damaged ({error}): give a new folder."
+            ) from error
+        for name in sorted(names):
+            if before.get(name) != settings.get(name):
+                raise ValueError(
+                    f"checkpoint {self._folder} is of a study with {name} = "
+                    f"{_short(before.get(name))}, now it is {_short(settings.get(name))}: give the "
+                    "former settings, or a new folder."
+                )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
