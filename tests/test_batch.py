@@ -21,7 +21,6 @@ def batch_of(b, k, dtype=np.float64):
 def test_vmap_equals_a_loop(solver, dtype):
     X, y = batch_of(6, 8, dtype)
     batch = jax.jit(jax.vmap(lambda a, b: plain_fit(a, b, solver=solver, max_steps=300)))(X, y)
-    assert len(set(np.asarray(batch.num_steps).tolist())) >= 1
     for i in range(6):
         alone = plain_fit(X[i], y[i], solver=solver, max_steps=300)
         one = lane(batch, i)
