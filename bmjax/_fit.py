@@ -52,7 +52,8 @@ def fit(
         unmasked: Features that are always in, never masked and never pruned: (k,) booleans, or
             their numbers.
         sample_weights: (n,) how often each row counts, >= 0: with 0 the row is absent, and an
-            integer is the same as the row repeated, in every n of the bound too. A fraction
+            integer is the same as the row repeated, in every n of the bound too (where distinct
+            rows are no more than the features, it is they that limit the support). A fraction
             counts as that part of an observation; so their sum says how much data there is, and
             weights that are only relative should be scaled to a mean of one.
         standardize: Whether to divide every column and y by its root mean square before the fit.

@@ -1,0 +1,273 @@
+"""Bayesian masking as a scikit-learn estimator: a regressor that also selects features.
+
+Needs the `sklearn` extra, and is imported only by its name: `import bmjax.sklearn`.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+import bmjax
+from bmjax import Result, Status, _validate
+from bmjax._solvers import Solver
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.feature_selection import SelectorMixin
+    from sklearn.utils import check_array
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ModuleNotFoundError(
+        'bmjax.sklearn needs scikit-learn 1.6 or newer: pip install "bmjax[sklearn]"'
+    ) from error
+
+_SOLVERS: dict[str, type[Solver]] = {
+    "accelerated": bmjax.Accelerated,
+    "em": bmjax.EM,
+    "eg": bmjax.EG,
+    "hybrid": bmjax.Hybrid,
+}
+# An exact fit is an end like another: noiseless data are expected to come to it.
+_UNFINISHED = (Status.MAX_STEPS, Status.STALLED, Status.NON_FINITE)
+
+
+class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
+    """Sparse linear regression that selects features without shrinking those it keeps.
+
+    `bmjax.fit` with scikit-learn's manners; see there for what the parameters do. As a transformer
+    it passes on the features kept. Everything is computed in the type of X, float32 or float64
+    (all other types), whatever the setting `jax_enable_x64`.
+
+    Args:
+        fit_intercept: Whether to fit the level of y, a feature of ones that is never masked.
+        standardize: Whether to divide every column and y by its root mean square before the fit.
+            Results are in the user's units either way.
+        unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
+            or their names if X has string column names.
+        solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
+        noise_precision: One over the noise variance where it is known.
+        initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
+        starts: How many starts, or their rates, (s,) or (s, k). Default: 2.
+        moves: Most moves tried after the starts. Default: 5, or 0 with `initial_inclusion`.
+        criterion: What ranks finished fits: `"learned"`, `"held"` or `"paper"`.
+        prune_threshold: A feature whose mean mask falls below this is pruned. Default: the
+            machine epsilon.
+        tolerance: Predicted distance to the fixed point that counts as converged.
+        max_steps: Most iterations, over all starts and moves.
+
+    Attributes:
+        coef_: (k,) effect of each feature on the mean of y, exactly zero where pruned.
+        intercept_: Mean of y where every feature is zero; 0 if it is not fitted.
+        inclusion_: (k,) rate at which each feature is left in, in [0, 1].
+        weights_: (k,) effect where the feature is not masked.
+        support_: (k,) booleans, the features kept.
+        noise_precision_: One over the noise variance.
+        bound_: Lower bound of FIC, in nats.
+        n_iter_: Iterations run, over all starts and moves.
+        status_: How the fit ended, a `bmjax.Status`.
+        result_: All of the `bmjax.Result`, in NumPy arrays.
+        n_features_in_: Number of features k.
+        feature_names_in_: (k,) names of the columns, if X has such.
+    """
+
+    coef_: NDArray[np.floating]
+    intercept_: float
+    inclusion_: NDArray[np.floating]
+    weights_: NDArray[np.floating]
+    support_: NDArray[np.bool_]
+    noise_precision_: float
+    bound_: float
+    n_iter_: int
+    status_: Status
+    result_: Result
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        unmasked: ArrayLike | Sequence[str] | None = None,
+        solver: Solver | str | None = None,
+        noise_precision: float | None = None,
+        initial_inclusion: ArrayLike | None = None,
+        starts: ArrayLike | None = None,
+        moves: int | None = None,
+        criterion: str = "learned",
+        prune_threshold: float | None = None,
+        tolerance: float = 1e-3,
+        max_steps: int = 20_000,
+    ) -> None:
+        """Store the parameters as they are; `fit` checks them."""
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.unmasked = unmasked
+        self.solver = solver
+        self.noise_precision = noise_precision
+        self.initial_inclusion = initial_inclusion
+        self.starts = starts
+        self.moves = moves
+        self.criterion = criterion
+        self.prune_threshold = prune_threshold
+        self.tolerance = tolerance
+        self.max_steps = max_steps
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Args:
+            X: (n, k) features, an array or a data frame.
+            y: (n,) target.
+            sample_weight: (n,) how often each row counts: with 0 it is absent, and an integer is
+                the same as the row repeated.
+
+        Returns:
+            Itself.
+
+        Raises:
+            TypeError: If a parameter has the wrong type.
+            ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
+                range.
+        """
+        X, y = validate_data(
+            self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
+        )
+        y = check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
+        with jax.enable_x64(True):  # JAX would take float64 for float32
+            X, y, counts = _packed(X, y, sample_weight)
+            result = bmjax.fit(
+                X,
+                y,
+                sample_weights=counts,
+                intercept=self.fit_intercept,
+                unmasked=self._unmasked(),
+                standardize=self.standardize,
+                solver=self._solver(),
+                noise_precision=self.noise_precision,
+                initial_inclusion=self.initial_inclusion,
+                starts=self.starts,
+                moves=self.moves,
+                criterion=self.criterion,
+                prune_threshold=self.prune_threshold,
+                tolerance=self.tolerance,
+                max_steps=self.max_steps,
+            )
+        self.result_ = result = jax.tree.map(np.asarray, result)
+        self.coef_ = result.coef
+        self.intercept_ = result.intercept[()]
+        self.inclusion_ = result.inclusion
+        self.weights_ = result.weights
+        self.support_ = result.support
+        self.noise_precision_ = result.noise_precision[()]
+        self.bound_ = result.bound[()]
+        self.n_iter_ = int(result.num_steps)
+        self.status_ = Status(int(result.status))
+        if self.status_ in _UNFINISHED:
+            warnings.warn(self.status_.message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """The mean of y at new samples, in the type of the fit.
+
+        Args:
+            X: (m, k) new samples.
+            return_std: Whether to return the standard deviation of y there as well; see
+                `bmjax.Result.predict`.
+
+        Returns:
+            (m,) predictions; with `return_std` a pair of such.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
+        # In NumPy, since JAX would compile for every number of rows.
+        center = self.result_.center
+        mean = (self.intercept_ + center @ self.coef_) + (X - center) @ self.coef_
+        if not return_std:
+            return mean
+        with jax.enable_x64(True):
+            result: Result = jax.tree.map(jnp.asarray, self.result_)
+            return mean, np.asarray(result.predict(X, return_std=True)[1])
+
+    def _get_support_mask(self) -> Any:
+        check_is_fitted(self)
+        return self.support_
+
+    def _solver(self) -> Any:
+        if not isinstance(self.solver, str):
+            return self.solver
+        if self.solver not in _SOLVERS:
+            raise ValueError(
+                f"solver is {self.solver!r}; give a solver of bmjax or one of "
+                f"{', '.join(_SOLVERS)}."
+            )
+        return _SOLVERS[self.solver]()
+
+    def _unmasked(self) -> Any:
+        """The parameter `unmasked`, names of features replaced by their numbers."""
+        if self.unmasked is None:
+            return None
+        chosen = np.asarray(self.unmasked)
+        if chosen.dtype.kind not in "OUT":
+            return self.unmasked
+        names = list(getattr(self, "feature_names_in_", ()))
+        if not names:
+            raise ValueError(
+                f"unmasked is {self.unmasked!r}, but X has no column names to look it up in; give "
+                "numbers of features, or X as a data frame."
+            )
+        chosen = np.atleast_1d(chosen).tolist()
+        unknown = [name for name in chosen if name not in names]
+        if unknown:
+            raise ValueError(f"unmasked names {unknown}, of which X has no column.")
+        return [names.index(name) for name in chosen]
+
+
+def _packed(
+    X: NDArray[np.floating], y: NDArray[np.floating], sample_weight: ArrayLike | None
+) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[Any]]:
+    """The distinct rows in a fixed order, how often each counts, and absent rows to fill up.
+
+    So data that say the same, by weights or by repeated rows in whatever order, give the same fit
+    to the last bit, even where the best fits are tied; and with the number of rows a round one,
+    the folds of a cross-validation and samples of a bootstrap share one compilation.
+
+    Args:
+        X: (n, k) features.
+        y: (n,) target, of the same type.
+        sample_weight: (n,) how often each row counts, None for once.
+
+    Returns:
+        (m, k) features, (m,) target and (m,) counts.
+
+    Raises:
+        TypeError: If the weights are not real numbers.
+        ValueError: If the weights do not fit, or leave less than two distinct rows.
+    """
+    if sample_weight is not None:
+        sample_weight = np.asarray(_validate.weights_of_samples(sample_weight, len(X), X.dtype))
+    rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
+    counts = np.bincount(place.ravel(), sample_weight, len(rows))
+    rows, counts = rows[counts > 0], counts[counts > 0]
+    m = len(rows)
+    if m < 2:
+        raise ValueError(
+            f"X and y hold {m} distinct rows of sample_weight above zero; at least 2 are needed "
+            "to see any noise."
+        )
+    absent = -m % max(16, 2 ** (m.bit_length() - 3))  # at most a quarter more rows beyond 64
+    rows = np.pad(rows, ((0, absent), (0, 0)))
+    return rows[:, :-1], rows[:, -1], np.pad(counts, (0, absent))
