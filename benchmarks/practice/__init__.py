@@ -1,0 +1,1 @@
+"""What the package is worth in use: real data, intervals, stability, each beside its yardstick."""
