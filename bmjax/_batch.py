@@ -7,7 +7,9 @@ the number of datasets, and the inputs may be larger than the device.
 """
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -132,7 +134,13 @@ def fit_batch(
         width=cut.width,
     )
 
+    inherited = _Settings.here()
+
     def chunk(begin: int) -> tuple[Any, int]:
+        with inherited.in_this_thread():
+            return fit_chunk(begin)
+
+    def fit_chunk(begin: int) -> tuple[Any, int]:
         rows = slice(begin, min(begin + cut.size, b))
         X = features if shared else _padded(features[rows], cut.size, dtype)
         count = jnp.asarray(rows.stop - rows.start, jnp.int32)
@@ -151,6 +159,33 @@ def fit_batch(
     useful = int(np.sum(np.asarray(result.num_steps), dtype=np.int64))
     total = sum(steps for _, steps in parts) * solver.iterations
     return result._replace(lane_steps=LaneSteps(useful, total))
+
+
+class _Settings(NamedTuple):
+    """What the caller has set for its own thread alone, as by `with jax.enable_x64(True):`."""
+
+    x64: bool
+    device: Any
+    precision: str | None
+
+    @classmethod
+    def here(cls) -> "_Settings":
+        """Those of this thread."""
+        return cls(
+            jax.config.jax_enable_x64,
+            jax.config.jax_default_device,
+            jax.config.jax_default_matmul_precision,
+        )
+
+    @contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """The same in another thread."""
+        with (
+            jax.enable_x64(self.x64),
+            jax.default_device(self.device),
+            jax.default_matmul_precision(self.precision),
+        ):
+            yield
 
 
 class _Cut(NamedTuple):

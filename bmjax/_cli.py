@@ -133,7 +133,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.plot is not None:
             import matplotlib
 
-            import bmjax.plots
+            from bmjax import plots  # noqa: F401
 
             matplotlib.use("Agg")  # no window, and none needed
 
@@ -155,17 +155,23 @@ def _run(args: argparse.Namespace) -> int:
         "standardize": True,
         "unmasked": [data.names.index(name) for name in kept] or None,
     }
-    # Within the block only: a caller of `main` keeps the precision it had.
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # a caller of `main` keeps the precision it had
         result = bmjax.fit(data.X, data.y, sample_weights=data.weights, **options)
         selection = None
         if args.stability is not None:
             selection = bmjax.stability_selection(
                 data.X, data.y, jax.random.key(args.seed), args.stability, **options
             )
-        report = Report.of(result, selection, *data, kept=kept, intercept=options["intercept"])
-        report = report._replace(
-            source=source, target=target, weights_name=args.weights, seed=args.seed
+        report = Report.of(
+            result,
+            selection,
+            *data,
+            kept=kept,
+            intercept=options["intercept"],
+            source=source,
+            target=target,
+            weights_name=args.weights,
+            seed=args.seed,
         )
         # Before the table is printed, which a pipe may cut short.
         failures = _write(args, report)
@@ -253,8 +259,11 @@ def _kept(
     given: Sequence[str], source: str, names: Sequence[str], taken: Sequence[str | None]
 ) -> list[str]:
     """The features to keep, each once, from lists of them."""
-    kept = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row]
-    if given and not all(kept):
+    try:
+        kept = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row]
+    except csv.Error as error:
+        raise _UsageError("--keep: a name with a line break goes in double quotes.") from error
+    if given and not (kept and all(kept)):
         raise _UsageError("--keep: a name is empty. Give names of features with commas between.")
     for name in kept:
         if name in taken and name not in names:
@@ -436,7 +445,8 @@ def _check_column(
         close = " or ".join(map(repr, difflib.get_close_matches(name, names)))
         hint = f" Did you mean {close}?" if close else ""
         raise _UsageError(
-            f"{option}: no {kind} {name!r} in {source}.{hint}\n{kind.capitalize()}s: {listed(names)}"
+            f"{option}: no {kind} {name!r} in {source}.{hint}\n"
+            f"{kind.capitalize()}s: {listed(names)}"
         )
 
 

@@ -73,12 +73,16 @@ class Report(NamedTuple):
         *,
         kept: Sequence[str],
         intercept: bool,
+        **labels: Any,
     ) -> "Report":
         """Works out what the fit does not say itself. float64 must be enabled."""
         # By the values, not by a zero deviation, which the rounding of the mean would spoil.
-        constant = np.ptp(X, axis=0) == 0 if intercept else ~X.any(axis=0)
+        constant = np.all(X[0] == X if intercept else X == 0, axis=0)
         level = float(y[0]) if intercept and np.ptp(y) == 0 else 0.0
         full = refit(X, y - level, ~constant, intercept=intercept, sample_weights=weights)
+        # What is left of no effect at all by rounding would be shown with all its digits.
+        spread = np.ptp if intercept else lambda values, axis: np.max(np.abs(values), axis)
+        dust = np.abs(full.coef) * spread(X, 0) < 1e-9 * spread(y, 0)
         weight = float(len(y) if weights is None else weights.sum())
         rank = round(weight - full.degrees_of_freedom - intercept)
         return cls(
@@ -90,9 +94,10 @@ class Report(NamedTuple):
             rows=len(y),
             weight=weight,
             intercept=intercept,
-            least_squares=full.coef,
+            least_squares=np.where(dust, 0.0, full.coef),
             unique=rank == np.sum(~constant),
             constant=constant,
+            **labels,
         )
 
 
@@ -124,7 +129,7 @@ def show(console: "Console", report: Report) -> None:
     widths = [max(len(line) for line in (*head.split("\n"), *cells)) for head, cells in columns]
     console.width = max(console.width, _NAME + sum(widths) + 3 * len(widths) + 4)
     table = Table()
-    table.add_column("feature", overflow="fold", vertical="bottom")  # long: more lines, whole
+    table.add_column("feature", overflow="fold")  # a long name takes more lines, losing nothing
     for (head, _), width in zip(columns, widths, strict=True):
         table.add_column(Text(head, justify="right"), no_wrap=True, min_width=width)
     for j, name in enumerate(report.names):
@@ -162,13 +167,13 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
         ("std.\nerror", _aligned(np.where(summary.support, errors, np.nan), 4)),
         ("inclusion", [_rate(value) for value in summary.inclusion]),
         ("", [verdict.ljust(6) for verdict in verdicts]),
-        ("least\nsquares", _aligned(report.least_squares, 5)),
+        ("least\nsquares", _aligned(report.least_squares, 4)),
     ]
     if report.selection is not None:
         errors = np.asarray(report.selection.standard_errors)
         frequencies = np.asarray(report.selection.frequencies)
         cells = [
-            f"{value:.2f}" + (f" {plus_minus} {error:.2f}" if np.isfinite(error) else "")
+            f"{value:.2f}" + (f"{plus_minus}{error:.2f}" if np.isfinite(error) else "")
             for value, error in zip(frequencies, errors, strict=True)
         ]
         columns.append(("stability", cells))
@@ -183,30 +188,32 @@ def _figures(report: Report) -> dict[str, str]:
     figures |= report.summary.facts
     figures["status"] = bmjax.Status(int(result.status)).message
     if selection is not None:
-        stable = np.flatnonzero(np.asarray(selection.stable))
-        number = len(selection.supports)
-        names = listed(report.names[int(j)] for j in stable) or "none"
+        stable = [
+            name
+            for name, often in zip(report.names, np.asarray(selection.stable), strict=True)
+            if often and name not in report.kept
+        ]
         figures["stable"] = (
-            f"{names}: kept by {selection.threshold:.0%} or more of {number} fits to random halves "
-            "of the rows"
+            f"{listed(stable) or 'none'}: kept by {selection.threshold:.0%} or more of "
+            f"{len(selection.supports)} fits to random halves of the rows"
         )
         sharper = selection.expected_false_unimodal
         also = f"; {sharper:.2g} if their frequencies are unimodal" if sharper >= 0 else ""
-        figures["expected false ones"] = f"at most {selection.expected_false:.2g}{also}"
+        figures["expected false among them"] = f"at most {selection.expected_false:.2g}{also}"
     return figures
 
 
 def notes(report: Report) -> list[str]:
     """Sentences on how to read the fit, and what to beware of."""
     found = [
-        "coefficients are in units of the target per unit of the feature; standard errors take "
+        "Coefficients are in units of the target per unit of the feature; standard errors take "
         "the kept features as known. Computed in float64."
     ]
     if report.constant.any():
         constant = listed(report.names[int(j)] for j in np.flatnonzero(report.constant))
-        found.append(f"constant, so without any effect: {constant}.")
+        found.append(f"Constant, so without any effect: {constant}.")
     if not report.unique:
-        found.append("least squares is not unique on these data; one solution is shown.")
+        found.append("Least squares is not unique on these data; one solution is shown.")
     found += report.summary.notes
     if report.selection is not None:
         ended = np.asarray(report.selection.status)
@@ -330,10 +337,10 @@ def picture(report: Report, ending: str) -> bytes:
 
     from bmjax import plots
 
-    figure = plots.coefficients(report.result, map(shown, report.names)).figure
+    plots.coefficients(report.result, map(shown, report.names))
     content = io.BytesIO()
-    figure.savefig(content, format=ending[1:], dpi=150)
-    plt.close(figure)
+    plt.savefig(content, format=ending[1:], dpi=150)
+    plt.close()
     return content.getvalue()
 
 

@@ -1,6 +1,9 @@
-"""The command: what it prints, checked against NumPy, and every way to misuse it."""
+"""The command: what it prints and writes, checked against NumPy, and every way to misuse it."""
 
+import csv
 import functools
+import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +19,7 @@ from bmjax._cli import main
 from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[1]
+OPTIONS = "--target --keep --weights --no-intercept --stability --seed --save --plot".split()
 
 
 @pytest.fixture
@@ -68,9 +72,12 @@ def refused(capsys, *argv: str) -> str:
 def rows(out: str) -> dict[str, list[str]]:
     """The body of the printed table: the other cells by the feature's name."""
     cells = [
-        re.split(" *[│|] *", line.strip("│| ")) for line in out.splitlines() if line[:1] in "│|"
+        [cell.strip() for cell in re.split("[│|]", line.rstrip()[1:-1])]
+        for line in out.splitlines()
+        if line[:1] in "│|" and not line.startswith("|-")
     ]
-    return {name: rest for name, *rest in cells}
+    # In ASCII the headings, of two lines, have the same borders.
+    return {name: rest for name, *rest in cells if name not in ("", "feature")}
 
 
 def figure(out: str, label: str) -> str:
@@ -81,13 +88,16 @@ def figure(out: str, label: str) -> str:
 
 @pytest.fixture(scope="module")
 def diabetes() -> str:
-    """What the real command prints, in a process of its own: float32 by default, no terminal."""
+    """What the real command prints, in a process of its own: float32 by default, no terminal.
+
+    Which float64 must reach the threads of the resampled fits too; and in ASCII.
+    """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "bmjax"],
+        [sys.executable, "-W", "error", "-m", "bmjax", "--stability", "4"],
         cwd=ROOT,
         capture_output=True,
-        encoding="utf-8",
-        env={"PATH": "", "JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"},
+        encoding="ascii",
+        env={"PATH": "", "JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "ascii"},
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -115,37 +125,38 @@ def test_diabetes_data_are_raw():
 
 def test_diabetes_least_squares_equals_numpy(diabetes):
     X, y, names = load_diabetes()
-    # By another road than the command: raw features and an intercept, scaled afterwards.
-    fitted = np.linalg.lstsq(np.c_[np.ones(len(y)), X], y, rcond=None)[0]
-    want = fitted[1:] * X.std(axis=0)
-    got = [float(rows(diabetes)[name][3]) for name in names]
-    np.testing.assert_allclose(got, want, atol=5.01e-4)
+    # By another road than the command: raw features and a column of ones.
+    want = np.linalg.lstsq(np.c_[np.ones(len(y)), X], y, rcond=None)[0][1:]
+    got = [float(rows(diabetes)[name][4]) for name in names]
+    np.testing.assert_allclose(got, want, rtol=5.01e-4)
 
 
 def test_diabetes_keeps_what_all_analyses_keep(diabetes):
     table = rows(diabetes)
     for name in ("bmi", "bp", "s5"):
-        coef, inclusion, verdict, _ = table[name]
+        coef, error, inclusion, verdict, _, stability = table[name]
         assert verdict == "kept"
-        assert float(coef) > 10
+        assert float(coef) > 5 * float(error)
         assert float(inclusion) > 0.9
-    pruned = [cells for cells in table.values() if cells[2] == "pruned"]
+        assert re.fullmatch(r"[01]\.\d\d\+-0\.\d\d", stability)
+    pruned = [cells for cells in table.values() if cells[3] == "pruned"]
     assert pruned
-    assert all(cells[:2] == ["0", "0"] for cells in pruned)
+    assert all(cells[:3] == ["0", "", "0"] for cells in pruned)
     assert figure(diabetes, "kept") == f"{10 - len(pruned)} of 10 features"
 
 
 def test_diabetes_is_the_fit_of_the_library_in_float64(diabetes):
     X, y, names = load_diabetes()
-    result = bmjax.fit((X - X.mean(axis=0)) / X.std(axis=0), y - y.mean())
+    result = bmjax.fit(X, y, intercept=True, standardize=True)
     assert result.coef.dtype == np.float64
-    got = [float(rows(diabetes)[name][0]) for name in names]
-    np.testing.assert_allclose(got, result.coef, atol=6e-4)
-    precision = float(figure(diabetes, "noise precision"))
-    assert precision == pytest.approx(float(result.noise_precision), rel=1e-5)
-    deviation = float(figure(diabetes, "noise standard deviation"))
-    assert deviation == pytest.approx(precision**-0.5, rel=1e-5)
-    assert float(figure(diabetes, "bound")) == pytest.approx(float(result.bound), abs=1e-4)
+    for column, want in enumerate((result.coef, result.standard_errors)):
+        got = [float(rows(diabetes)[name][column] or 0) for name in names]
+        np.testing.assert_allclose(got, want, rtol=5e-4)
+    assert float(figure(diabetes, "intercept")) == pytest.approx(float(result.intercept), rel=1e-4)
+    deviation = float(figure(diabetes, r"noise \(standard deviation\)"))
+    assert deviation == pytest.approx(float(result.noise_precision) ** -0.5, rel=1e-3)
+    bound = float(figure(diabetes, "bound").removesuffix(" nats"))
+    assert bound == pytest.approx(float(result.bound), rel=1e-5)
     message = bmjax.Status(int(result.status)).message
     assert message in re.sub(r"\s+", " ", diabetes)
 
@@ -153,19 +164,19 @@ def test_diabetes_is_the_fit_of_the_library_in_float64(diabetes):
 def test_diabetes_output_says_what_the_figures_are(diabetes):
     assert max(map(len, diabetes.splitlines())) <= 80
     assert "\x1b" not in diabetes
-    assert "…" not in diabetes
+    assert "\\" not in diabetes
     flat = re.sub(r"\s+", " ", diabetes)
-    for words in ("unit standard deviation", "units of the target", "float64", "progression"):
+    for words in ("units of the target", "unit of the feature", "float64", "progression"):
         assert words in flat
 
 
 def test_file(capsys, write, table):
     out = run(capsys, write(table), "--target", "y")
     cells = rows(out)
-    assert [cells[name][2] for name in "ab"] == ["kept", "pruned"]
-    a, y = table["a"], table["y"]
-    slope = np.polyfit(a, y, 1)[0] * a.std()
+    assert [cells[name][3] for name in "ab"] == ["kept", "pruned"]
+    slope, level = np.polyfit(table["a"], table["y"], 1)
     assert float(cells["a"][0]) == pytest.approx(slope, rel=0.02)
+    assert float(figure(out, "intercept")) == pytest.approx(level, rel=0.02)
     assert "Converged" in figure(out, "status")
 
 
@@ -201,14 +212,15 @@ def test_not_converged_is_said_and_is_no_error(capsys, write, table, monkeypatch
 def test_constant_feature(capsys, write, table):
     # The mean of thirty times 0.1 is not 0.1, so a deviation would not be exactly zero.
     out = run(capsys, write(table | {"b": np.full(30, 0.1)}), "--target", "y")
-    assert rows(out)["b"] == ["0", "0", "pruned", "0"]
+    assert rows(out)["b"] == ["0", "", "0", "pruned", "0"]
     assert "Constant, so without any effect: b." in out
     assert "not unique" not in out
 
 
 def test_constant_target(capsys, write, table):
     out = run(capsys, write(table | {"y": np.full(30, 0.1)}), "--target", "y")
-    assert all(cells == ["0", "0", "pruned", "0"] for cells in map(rows(out).get, "ab"))
+    assert all(cells == ["0", "", "0", "pruned", "0"] for cells in map(rows(out).get, "ab"))
+    assert figure(out, "intercept") == "0.1"
     assert figure(out, "kept") == "0 of 2 features"
 
 
@@ -242,6 +254,254 @@ def test_narrow_terminal_loses_no_digit(capsys, write, table, monkeypatch):
     narrow = rows(run(capsys, path, "--target", "y"))
     monkeypatch.setenv("COLUMNS", "200")
     assert narrow == rows(run(capsys, path, "--target", "y"))
+
+
+def test_collinear_features_are_noted(capsys, write, table):
+    rng = np.random.default_rng(1)
+    twin = table["a"] + 0.01 * rng.normal(size=30)
+    out = run(capsys, write(table | {"b": twin}), "--target", "y")
+    flat = re.sub(r"\s+", " ", out)
+    assert re.search(r"Note: [ab] \(kept\).* are correlated by 0.9 or more", flat)
+
+
+def test_columns_of_any_scale_keep_their_digits(capsys, write, table):
+    plain = rows(run(capsys, write(table), "--target", "y"))["a"]
+    scaled = rows(run(capsys, write(table | {"a": 1e9 * table["a"]}), "--target", "y"))["a"]
+    for cell, same in zip(plain[:2], scaled[:2], strict=True):
+        assert float(same) == pytest.approx(1e-9 * float(cell), rel=1e-3)
+
+
+# ---- options
+
+
+def test_keep(capsys, write, table):
+    path = write(table)
+    cells = rows(run(capsys, path, "--target", "y", "--keep", "b"))
+    assert cells["b"][2:4] == ["1.000", "always"]
+    assert float(cells["b"][1]) > 0
+    assert cells["a"][3] == "kept"
+    both = rows(run(capsys, path, "--target", "y", "--keep", " b ,a", "--keep", "a"))
+    assert [both[name][3] for name in "ab"] == ["always", "always"]
+    # Of features that are all kept, the fit is least squares.
+    assert float(both["a"][0]) == pytest.approx(float(both["a"][4]), rel=1e-3)
+
+
+def test_keep_takes_names_with_commas_in_quotes(capsys, write, table):
+    path = write({"a": table["a"], '"b, c"': table["b"], "y": table["y"]})
+    cells = rows(run(capsys, path, "--target", "y", "--keep", 'a,"b, c"'))
+    assert cells["b, c"][3] == "always"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("weihgt", ["--keep", "no feature 'weihgt'", "Did you mean 'weight'?", "weight, size"]),
+        ("size,price", ["'price' is the target", "not a feature"]),
+        ("size,,weight", ["name is empty"]),
+        ("", ["name is empty"]),
+        ("size\nweight", ["line break", "double quotes"]),
+    ],
+)
+def test_unusable_keep(capsys, write, names, words):
+    path = write("weight,price,size\n1,2,3\n4,5,6\n")
+    message = refused(capsys, path, "--target", "price", "--keep", names)
+    assert all(word in message for word in words)
+
+
+def test_no_intercept(capsys, write, table):
+    out = run(capsys, write(table), "--target", "y", "--no-intercept")
+    assert not re.search("^intercept", out, re.MULTILINE)
+    a, b, y = table.values()
+    want = np.linalg.lstsq(np.stack([a, b], axis=1), y, rcond=None)[0]
+    got = [float(rows(out)[name][4]) for name in "ab"]
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-9)
+
+
+def test_constant_feature_without_intercept_has_an_effect(capsys, write, table):
+    path = write(table | {"b": np.full(30, 0.1)})
+    out = run(capsys, path, "--target", "y", "--no-intercept")
+    assert rows(out)["b"][3] == "kept"
+    assert float(rows(out)["b"][0]) == pytest.approx(50, rel=0.1)
+    assert "Constant" not in out
+
+
+def test_weights_count_rows(capsys, write, table):
+    """Zero is an absent row and two a row repeated."""
+    times = np.repeat([0.0, 2.0, 1.0], [5, 5, 20])
+    # Without effect in a row that does not count.
+    weighted = table | {"w": times, "y": np.where(times == 0, 1e6, table["y"])}
+    out = run(capsys, write(weighted), "--target", "y", "--weights", "w")
+    repeated = {name: np.repeat(column, times.astype(int)) for name, column in table.items()}
+    want = run(capsys, write(repeated), "--target", "y")
+    assert rows(out) == rows(want)
+    assert figure(out, "bound") == figure(want, "bound")
+    assert "25 rows (weights w, 30 in all), 2 features" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "option", "words"),
+    [
+        ("a,count,y\n1,1,1\n2,2,3\n", "cuont", ["no column 'cuont'", "Did you mean 'count'?"]),
+        ("a,w,y\n1,1,1\n2,-0.5,3\n", "w", ["'w'", "negative weight '-0.5'", "line 3"]),
+        ("a,w,y\n1,0,1\n2,1,3\n", "w", ["'w' is above zero in 1 rows", "at least 2"]),
+        ("a,w,y\n1,,1\n2,1,3\n", "w", ["'w'", "missing", "line 2"]),
+        ("a,w,y\n1,1e80,1\n2,1,3\n", "w", ["'w'", "too large"]),
+        ("a,y\n1,1\n2,3\n", "y", ["'y' is the target"]),
+        ("a,y\n1,1\n2,3\n", "a", ["no column but the target 'y' and the weights 'a'"]),
+    ],
+)
+def test_unusable_weights(capsys, write, content, option, words):
+    message = refused(capsys, write(content), "--target", "y", "--weights", option)
+    assert all(word in message for word in words)
+
+
+def test_stability(capsys, write, table):
+    path = write(table)
+    out = run(capsys, path, "--target", "y", "--stability", "4")
+    cells = rows(out)
+    assert cells["a"][5] == "1.00±0.00"
+    assert re.fullmatch(r"0\.\d\d±0\.\d\d", cells["b"][5])
+    assert figure(out, "stable").startswith("a: kept by 75% or more of 4 fits")
+    assert figure(out, "expected false among them").startswith("at most ")
+    with jax.enable_x64(True):
+        X, y = np.stack([table["a"], table["b"]], axis=1), table["y"]
+        want = bmjax.stability_selection(
+            X, y, jax.random.key(0), 4, intercept=True, standardize=True
+        )
+    assert float(cells["b"][5][:4]) == pytest.approx(float(want.frequencies[1]), abs=0.005)
+    assert run(capsys, path, "--target", "y", "--stability", "4", "--seed", "0") == out
+
+
+def test_one_pair_of_halves_has_no_standard_error(capsys, write, table):
+    out = run(capsys, write(table), "--target", "y", "--stability", "2", "--keep", "b")
+    assert [rows(out)[name][5] for name in "ab"] == ["1.00", "1.00"]
+    # What is always kept is not found to be stable.
+    assert figure(out, "stable").startswith("a: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--stability", "7"], ["--stability 7", "pairs", "even"]),
+        (["--stability", "0"], ["--stability 0", "at least 2"]),
+        (["--stability", "-2"], ["--stability -2", "at least 2"]),
+        (["--stability", "4"], ["has 3 rows", "at least 4"]),
+        (["--stability", "4", "--weights", "a"], ["does not go with --weights"]),
+        (["--stability", "4", "--seed", "-1"], ["--seed -1", "from 0"]),
+        (["--seed", str(2**32)], ["--seed 4294967296", "to 4294967295"]),
+    ],
+)
+def test_unusable_stability(capsys, write, options, words):
+    message = refused(capsys, write("a,b,y\n1,2,3\n4,5,5\n7,8,1\n"), "--target", "y", *options)
+    assert all(word in message for word in words)
+
+
+def test_save_json(capsys, write, table, tmp_path):
+    saved = tmp_path / "fit.JSON"
+    saved.write_text("old")
+    path = write(table)
+    run(capsys, path, "--target", "y", "--keep", "b", "--save", str(saved))
+    content = json.loads(saved.read_text())
+    X, y = np.stack([table["a"], table["b"]], axis=1), table["y"]
+    result = bmjax.fit(X, y, intercept=True, standardize=True, unmasked=[1])
+    for key, want in (
+        ("coef", result.coef),
+        ("standard_error", result.standard_errors),
+        ("inclusion", result.inclusion),
+        ("kept", result.support),
+    ):
+        np.testing.assert_allclose([f[key] for f in content["features"]], want, rtol=1e-9)
+    assert [feature["name"] for feature in content["features"]] == ["a", "b"]
+    assert content["intercept"] == pytest.approx(float(result.intercept), rel=1e-9)
+    assert content["noise"]["precision"] == pytest.approx(float(result.noise_precision), rel=1e-9)
+    assert content["bound"] == pytest.approx(float(result.bound), rel=1e-9)
+    assert content["steps"] == int(result.num_steps)
+    assert content["status"] == "CONVERGED"
+    assert content["rows"] == 30
+    assert content["versions"]["bmjax"] == bmjax.__version__
+    assert content["settings"] == {
+        "source": path,
+        "target": "y",
+        "weights": None,
+        "keep": ["b"],
+        "intercept": True,
+        "standardize": True,
+        "stability": None,
+        "seed": None,
+    }
+    assert any("units of the target" in note for note in content["notes"])
+    assert sorted(os.listdir(tmp_path)) == ["data.csv", "fit.JSON"]
+
+
+def test_save_with_stability(capsys, write, table, tmp_path):
+    saved, features = tmp_path / "fit.json", tmp_path / "fit.csv"
+    argv = [write(table), "--target", "y", "--stability", "2", "--seed", "3", "--keep", "b"]
+    run(capsys, *argv, "--save", str(saved))
+    content = json.loads(saved.read_text())
+    assert content["settings"]["stability"] == 2
+    assert content["settings"]["seed"] == 3
+    assert content["stability"]["threshold"] == 0.75
+    # One pair has no standard error, and JSON no NaN.
+    assert content["features"][0]["frequency_standard_error"] is None
+    run(capsys, *argv, "--save", str(features))
+    with features.open(newline="") as file:
+        table_rows = list(csv.DictReader(file))
+    assert [row["feature"] for row in table_rows] == ["a", "b"]
+    for row, feature in zip(table_rows, content["features"], strict=True):
+        for key in ("coef", "standard_error", "inclusion", "frequency"):
+            assert float(row[key]) == feature[key]
+        assert row["kept"] == str(feature["kept"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
+)
+def test_plot(capsys, write, table, tmp_path, ending, start):
+    import matplotlib.pyplot as plt
+
+    path = tmp_path / f"fit.{ending}"
+    run(capsys, write(table), "--target", "y", "--plot", str(path))
+    assert path.read_bytes().startswith(start)
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--save", "fit.txt"], ["--save fit.txt", "must end in .json or .csv."]),
+        (["--save", "fit"], ["must end in .json or .csv."]),
+        (["--plot", "fit.jpg"], ["--plot fit.jpg", "must end in .png, .pdf or .svg."]),
+        (["--save", "none/fit.json"], ["--save", "no directory none"]),
+        (["--plot", "none/fit.png"], ["--plot", "no directory none"]),
+        (["--save", "data.csv"], ["would overwrite the data"]),
+        (["--save", "folder.csv"], ["is a directory"]),
+    ],
+)
+def test_unusable_place(capsys, write, table, tmp_path, monkeypatch, options, words):
+    path = write(table)
+    (tmp_path / "folder.csv").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bmjax, "fit", lambda *_, **__: pytest.fail("it was fitted"))
+    before = Path(path).read_bytes()
+    message = refused(capsys, path, "--target", "y", *options)
+    assert all(word in message for word in words)
+    assert Path(path).read_bytes() == before
+
+
+def test_failing_write_keeps_table_and_old_file(capsys, write, table, tmp_path, monkeypatch):
+    path, saved = write(table), tmp_path / "fit.json"
+    saved.write_text("old")
+
+    def full(self, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert main([path, "--target", "y", "--save", str(saved)]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == f"bmjax: error: cannot write {saved}: No space left on device.\n"
+    assert rows(captured.out)["a"][3] == "kept"
+    assert saved.read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["data.csv", "fit.json"]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +555,7 @@ def test_target_is_required_and_suggested(capsys, write):
     path = write("weight,price,size\n1,2,3\n4,5,6\n")
     assert "--target NAME" in (message := refused(capsys, path))
     assert "weight, price, size" in message
-    assert "Did you mean 'price'?" in refused(capsys, path, "--target", "prize")
+    assert "Did you mean 'price' or 'size'?" in refused(capsys, path, "--target", "prize")
 
 
 def test_long_lists_of_columns_are_cut(capsys, write):
@@ -307,6 +567,7 @@ def test_long_lists_of_columns_are_cut(capsys, write):
 
 def test_target_without_file(capsys):
     assert "FILE --target NAME" in refused(capsys, "--target", "bmi")
+    assert "FILE --target NAME" in refused(capsys, "--weights", "bmi")
 
 
 def test_no_such_file(capsys, tmp_path):
@@ -327,8 +588,20 @@ def test_missing_extra(capsys, write, monkeypatch, package):
     assert 'pip install "bmjax[cli]"' in message
 
 
+def test_missing_matplotlib(capsys, write, tmp_path, monkeypatch):
+    for module in [m for m in sys.modules if m.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, "bmjax.plots", raising=False)
+    monkeypatch.delattr(bmjax, "plots", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    path = str(tmp_path / "fit.png")
+    message = refused(capsys, write("a,y\n1,2\n3,4\n"), "--target", "y", "--plot", path)
+    assert "--plot needs matplotlib" in message
+    assert 'pip install "bmjax[plot]"' in message
+
+
 def test_other_missing_modules_are_not_explained_away():
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"), _cli._cli_extra():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), _cli._extras():
         import no_such_module  # noqa: F401  # pyright: ignore[reportMissingImports]
 
 
@@ -342,7 +615,7 @@ def test_unknown_option(capsys):
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--help", ["--target", "header row", "examples", "python -m bmjax houses.csv"]),
+        ("--help", [*OPTIONS, "header row", "examples", "python -m bmjax houses.csv"]),
         ("--version", [f"bmjax {bmjax.__version__}"]),
     ],
 )

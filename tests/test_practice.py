@@ -124,6 +124,15 @@ def test_two_threads_never_wait_for_each_other():
     assert plain_fit_batch(X, X[:, :, 0], width=3, max_steps=30).coef.shape == (5, 80)
 
 
+def test_a_batch_heeds_what_its_caller_has_set_for_its_thread():
+    """The fits run in threads of their own."""
+    X, y = design()
+    with jax.enable_x64(False):
+        got = plain_fit_batch(X, np.stack([y] * 4), max_steps=9)
+        assert got.coef.dtype == jnp.float32
+    assert plain_fit_batch(X, np.stack([y] * 4), max_steps=9).coef.dtype == jnp.float64
+
+
 def test_an_intercept_is_an_unmasked_feature_of_ones():
     X, y = design()
     X = X - X.mean(axis=0)  # where the column means are zero, the two are the same model
