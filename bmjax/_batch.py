@@ -94,7 +94,7 @@ def fit_batch(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or an option is out of range.
     """
-    features, targets, sample_weights, dtype = _validate.batch(X, y, sample_weights)
+    features, targets, counts, dtype = _validate.batch(X, y, sample_weights)
     b, n = targets.shape
     k = features.shape[-1]
     options, solver, plan, frame = checked(
@@ -144,7 +144,7 @@ def fit_batch(
         rows = slice(begin, min(begin + cut.size, b))
         X = features if shared else _padded(features[rows], cut.size, dtype)
         count = jnp.asarray(rows.stop - rows.start, jnp.int32)
-        own = None if sample_weights is None else _padded(sample_weights[rows], cut.size, dtype)
+        own = None if counts is None else _padded(counts[rows], cut.size, dtype)
         result, steps = work_off(X, _padded(targets[rows], cut.size, dtype), own, count)
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: rows.stop - rows.start], result), int(
             steps
@@ -172,9 +172,9 @@ class _Settings(NamedTuple):
     def here(cls) -> "_Settings":
         """Those of this thread."""
         return cls(
-            jax.config.jax_enable_x64,
-            jax.config.jax_default_device,
-            jax.config.jax_default_matmul_precision,
+            jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
+            jax.config.jax_default_device,  # pyright: ignore[reportAttributeAccessIssue]
+            jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
         )
 
     @contextmanager

@@ -72,7 +72,7 @@ class Checkpoint:
             OSError: If it cannot be written, such as on a full disk; what was there stays.
         """
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
         self._write(self._place(begin), buffer.getvalue())
 
     def _place(self, begin: int) -> Path:

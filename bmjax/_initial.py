@@ -90,14 +90,14 @@ def dense_point(
         return _evidence_ridge(problem, kept)
 
     if weights is not None:
-        weights = jnp.where(kept, weights, 0)
-        noise_variance = _mean_square(problem, weights)
+        start = jnp.where(kept, weights, 0)
+        noise_variance = _mean_square(problem, start)
     elif problem.sample_weights is not None:
         enough = problem.num_rows > k
-        weights, noise_variance = lax.cond(enough, by_least_squares, by_ridge)
+        start, noise_variance = lax.cond(enough, by_least_squares, by_ridge)
     else:
-        weights, noise_variance = by_least_squares() if n > k else by_ridge()
-    return Point(inclusion, weights, _precision(problem, noise_variance))
+        start, noise_variance = by_least_squares() if n > k else by_ridge()
+    return Point(inclusion, start, _precision(problem, noise_variance))
 
 
 def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) -> Point:

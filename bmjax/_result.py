@@ -1,7 +1,7 @@
 """What a fit returns."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -186,6 +186,12 @@ class Result(NamedTuple):
             ValueError: If the fit was made without.
         """
         return self._uncertain("standard_errors").standard_errors
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> jax.Array: ...
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
 
     def predict(
         self, X: ArrayLike, return_std: bool = False

@@ -97,7 +97,8 @@ def collinearity_notes(
     near = np.abs(correlation) >= _COLLINEAR
     left, notes = set(range(len(names))), []
     while left:
-        group, fresh = set(), {min(left)}
+        group: set[int] = set()
+        fresh: set[int] = {min(left)}
         while fresh:
             group |= fresh
             fresh = set(np.flatnonzero(near[sorted(fresh)].any(axis=0)).tolist()) - group

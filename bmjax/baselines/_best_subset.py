@@ -69,7 +69,7 @@ def best_subset_bic(
             "noise_precision", noise_precision, X.dtype, low=0, open_low=True
         )
     if max_features is None:
-        max_features = most_features(n, k)
+        max_features = int(most_features(n, k))
     max_features = _validate.count("max_features", max_features, low=0)
     if max_features >= n:
         raise ValueError(f"max_features is {max_features}; it must be below the {n} samples.")
