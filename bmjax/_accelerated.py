@@ -31,8 +31,7 @@ class AcceleratedCarry(NamedTuple):
     Attributes:
         state: The state, always the outcome of an EM iteration.
         residual: y - (X o M) weights there.
-        progress: The bounds of the extrapolations kept, a step a cycle; the state's own is not
-            below the last.
+        progress: The bounds of the states, a step a cycle.
         trust: Largest extrapolation, as a multiple of the last EM move.
         moves: How far the last cycle's first two EM iterations each moved every log inclusion.
     """
@@ -106,10 +105,15 @@ class Accelerated:
         kept = jnp.isfinite(bound) & (pruned | (bound >= best - slack))
         trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
         state, residual = select(kept, (third, third_left.residual), (second, left.residual))
+        # What the next extrapolation has to reach is the bound of the state it starts from.
+        own = jax.lax.cond(
+            kept, lambda: bound, lambda: bound_after_m_step(problem, second, left.sum_squares)
+        )
+        changed = jnp.any(start.active != state.active)
         return AcceleratedCarry(
             state=state,
             residual=residual,
-            progress=carry.progress.after_step(jnp.where(kept, bound, best), slack, kept & pruned),
+            progress=carry.progress.after_step(own, slack, changed),
             trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
             moves=_log_inclusion_moves(start, first, second),
         )

@@ -48,8 +48,11 @@ def start(
     """
     carry = solver.init(problem, state), _stopping.start(problem, state)
     state = carry[0].state
+    sizes = jnp.append(carry[1].size, jnp.sqrt(problem.mean(problem.y**2)))
+    largest = jnp.append(jnp.max(jnp.abs(problem.X), axis=1), jnp.max(jnp.abs(problem.y)))
     most_steps = (options.max_steps - used) // solver.iterations
     status = _verdict(state, ~jnp.any(state.active), jnp.asarray(False), most_steps < 1)
+    status = jnp.where(_squares_lost(sizes, largest), Status.NON_FINITE, status).astype(jnp.int32)
     return _loop.Lane(carry, jnp.zeros((), jnp.int32), status, most_steps)
 
 
@@ -103,6 +106,17 @@ def outcome(problem: Problem, solver: Solver, lane: _loop.Lane) -> Outcome:
     status = jnp.where(exact, Status.EXACT_FIT, lane.status)
     status = jnp.where(state.finite & jnp.isfinite(bound), status, Status.NON_FINITE)
     return Outcome(state, bound, lane.num_steps * solver.iterations, status.astype(jnp.int32))
+
+
+def _squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:
+    """Whether squares of a column or of y leave the range of the type.
+
+    Args:
+        sizes: Root mean square of each column, and of y.
+        largest: Largest absolute value of each.
+    """
+    too_small = (largest > 0) & (sizes**2 < 100 * jnp.finfo(sizes.dtype).tiny)
+    return jnp.any(too_small | ~jnp.isfinite(sizes))
 
 
 def _verdict(

@@ -171,7 +171,8 @@ _MESSAGES = {
         "too many features for the samples."
     ),
     Status.NON_FINITE: (
-        "The fit met NaN or infinity. Check X and y for missing or infinite entries and for "
-        "values too large for the floating-point type."
+        "The fit met NaN, infinity or values whose squares the floating-point type cannot hold. "
+        "Check X and y for missing or infinite entries; bring columns and y into units in which "
+        "they are neither huge nor tiny (or give standardize=True)."
     ),
 }

@@ -1,0 +1,1 @@
+"""What becomes of bad inputs, killed studies and very large ones."""
