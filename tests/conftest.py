@@ -1,6 +1,7 @@
 """float64 is enabled throughout; what runs in float32 gets float32 arrays and must stay there."""
 
 import os
+from pathlib import Path
 
 # The suite is bound by compilation: without LLVM's optimisations it takes two thirds of the time.
 # Read when JAX starts its backend, so it has to be set before anything is computed.
@@ -13,6 +14,17 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+# Every compiled program maps memory, and the process is killed where it has 65 530 maps (Linux).
+_MAPS, _MOST_MAPS = Path("/proc/self/maps"), 25_000
+
+
+@pytest.fixture(autouse=True)
+def _room_for_programs():
+    yield
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture(params=["float32", "float64"])
