@@ -45,7 +45,7 @@ def test_fifty_features(solver):
 
     Datasets run one after another: a vmapped loop would run all of them as long as the slowest.
     """
-    designs = [uniform_design(100 + i, 50) for i in range(10)]
+    designs = [uniform_design(100 + i, 50) for i in range(6)]
     X, y, truth = (np.stack([d[i] for d in designs]) for i in range(3))
     run = jax.jit(
         lambda X, y: jax.lax.map(

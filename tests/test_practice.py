@@ -29,8 +29,9 @@ def assert_close(a, b, **tolerance):
     np.testing.assert_array_equal(a.support, b.support)
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    ("solver", "intercept"), zip(SOLVERS, [False, True, False, True], strict=True)
+)
 def test_an_integer_weight_is_the_row_repeated(solver, intercept):
     X, y = design()
     weights = np.random.default_rng(1).integers(0, 4, len(y))
