@@ -30,7 +30,7 @@ def assert_close(a, b, **tolerance):
 
 
 @pytest.mark.parametrize(
-    ("solver", "intercept"), zip(SOLVERS, [False, True, False, True], strict=True)
+    ("solver", "intercept"), list(zip(SOLVERS, [False, True, False, True], strict=True))
 )
 def test_an_integer_weight_is_the_row_repeated(solver, intercept):
     X, y = design()
