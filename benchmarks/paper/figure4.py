@@ -1,5 +1,6 @@
 """Figure 4: correctly pruned features against elapsed time, 50 features."""
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -36,7 +37,10 @@ def measure(quick: bool) -> Table:
             fit = partial(bmjax.fit, data.X, data.y, solver=solver, initial_inclusion=0.5)
             jax.block_until_ready(fit(max_steps=1))
             for cap in CAPS:
-                r, spent = timed(lambda f=fit, c=cap: jax.block_until_ready(f(max_steps=c)))
+                call = partial(_finished, partial(fit, max_steps=cap))
+                r, spent = timed(call)
+                if spent.run < 1:  # a pause of the machine would show
+                    spent = min((spent, timed(call)[1], timed(call)[1]), key=lambda s: s.run)
                 pruned = ~np.asarray(r.support)
                 status = Status(int(r.status))
                 rows.append(
@@ -54,6 +58,10 @@ def measure(quick: bool) -> Table:
                 if status != Status.MAX_STEPS:
                     break
     return pd.DataFrame(rows)
+
+
+def _finished(fit: Callable[[], bmjax.Result]) -> bmjax.Result:
+    return jax.block_until_ready(fit())
 
 
 def claims(table: Table) -> list[Claim]:
