@@ -1,7 +1,10 @@
 """The command line that all benchmarks share: which parts to run, and how."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+Made = TypeVar("Made")
 
 
 def parse(
@@ -34,3 +37,30 @@ def parse(
     if not arguments.chosen:
         arguments.chosen = list(names)
     return arguments
+
+
+def sections(
+    benchmark: str, description: str | None, makers: Mapping[str, Callable[[bool], Made]]
+) -> Iterator[tuple[str, Made, str, bool]]:
+    """Read the arguments of a benchmark of sections, then make those asked for, one by one.
+
+    Args:
+        benchmark: Its name below `benchmarks`.
+        description: What `--help` says.
+        makers: The sections; each is told whether to be quick.
+
+    Returns:
+        Of each section, as it is done, its name, what was made, the command that makes it again,
+        and whether it was quick, in which case nothing is to be saved.
+    """
+    program = f"benchmarks.{benchmark}"
+    flags = {"quick": "small sizes, nothing saved"}
+    arguments = parse(program, description, "section", tuple(makers), flags)
+
+    def made() -> Iterator[tuple[str, Made, str, bool]]:
+        for section in arguments.chosen:
+            line = f"python -m {program} {section}"
+            print(f"\n{line}")
+            yield section, makers[section](arguments.quick), line, arguments.quick
+
+    return made()

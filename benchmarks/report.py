@@ -57,6 +57,15 @@ def save_table(
     return origin
 
 
+def publish(
+    name: str, table: pd.DataFrame, command: str, quick: bool, remarks: Sequence[str] = ()
+) -> None:
+    """Print a table and its remarks, and unless it was quick save it among the results."""
+    if not quick:
+        save_table(RESULTS / f"{name}.csv", table, command, remarks)
+    print("\n".join([table.round(3).to_string(index=False), *remarks]))
+
+
 def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     """A table that `save_table` wrote, and its origin."""
     table = pd.read_csv(path, comment="#")

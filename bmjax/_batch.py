@@ -117,7 +117,7 @@ def fit_batch(
     on_cpu = jax.default_backend() == "cpu"
     workers = len(os.sched_getaffinity(0)) if on_cpu else 1
     cut = _cut(b, n * k * dtype.itemsize, workers, on_cpu, width, plan)
-    if cut.width > 1 and 3 * n * k * dtype.itemsize > _LANES_BYTES // 2:
+    if cut.width > 1 and _lanes_that_pay(n * k * dtype.itemsize) < 2:
         # XLA splits batched products of this size between its own threads, and two host threads
         # that both wait for these wait for ever (jaxlib 0.10).
         workers = 1
@@ -195,6 +195,11 @@ class _Cut(NamedTuple):
     width: int
 
 
+def _lanes_that_pay(dataset_bytes: int) -> int:
+    """How many lanes side by side pay on a CPU; each works on X, the masks and their product."""
+    return _LANES_BYTES // (3 * dataset_bytes)
+
+
 def _cut(
     b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | None, plan: Plan
 ) -> _Cut:
@@ -204,8 +209,7 @@ def _cut(
     elif on_cpu and plan.fits > 1:
         width = 1  # lanes that begin one fit after another wait for each other
     elif on_cpu:
-        # A lane works on X, the masks and their product.
-        width = min(max(_LANES_BYTES // (3 * dataset_bytes), 1), 32)
+        width = min(max(_lanes_that_pay(dataset_bytes), 1), 32)
     else:
         width = _ACCELERATOR_LANES
     # A pool of lanes wastes steps only at its end, so it gets one long chunk a worker; single
@@ -279,13 +283,7 @@ def _work_off(
                 with_uncertainty=with_uncertainty,
             )
 
-        def store(i, results):
-            return jax.tree.map(lambda rows, new: rows.at[i].set(new), results, one(i))
-
-        blank = jax.tree.map(
-            lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), jax.eval_shape(one, 0)
-        )
-        result = jax.lax.fori_loop(0, count, store, blank)
+        result = _loop.one_by_one(one, size, count)
         return result, jnp.sum(result.num_steps, dtype=jnp.int32) // solver.iterations
 
     shared = X.T if X.ndim == 2 and frame.plain and sample_weights is None else None

@@ -1,7 +1,6 @@
 """A study on disk, chunk by chunk, so that a killed process loses no more than the chunk it was at.
 
-A folder with `settings.json` and a file for each finished chunk. A file is written under another
-name, forced to the disk and only then renamed, so that what is there is always whole.
+A folder with `settings.json` and a file for each finished chunk, each there whole or not at all.
 """
 
 import io
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bmjax._files import write_whole
 
 _SETTINGS = "settings.json"
 
@@ -44,7 +45,7 @@ class Checkpoint:
                 f"checkpoint {self._folder} holds {strangers[0]} but no {_SETTINGS}: give an empty "
                 "or a new folder."
             )
-        self._write(place, json.dumps(settings, indent=1).encode())
+        write_whole(place, json.dumps(settings, indent=1).encode())
 
     def load(self, begin: int) -> dict[str, np.ndarray] | None:
         """The arrays of the chunk that begins with a dataset, or None if it is not there.
@@ -73,27 +74,10 @@ class Checkpoint:
         """
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
-        self._write(self._place(begin), buffer.getvalue())
+        write_whole(self._place(begin), buffer.getvalue())
 
     def _place(self, begin: int) -> Path:
         return self._folder / f"chunk_{begin:012d}.npz"
-
-    def _write(self, place: Path, content: bytes) -> None:
-        partial = place.with_name(f".{place.name}.{os.getpid()}")
-        try:
-            with open(partial, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, place)
-        finally:
-            partial.unlink(missing_ok=True)
-        if os.name == "posix":  # the name too has to be on the disk
-            folder = os.open(place.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
 
     def _compare(self, place: Path, settings: dict[str, Any]) -> None:
         try:

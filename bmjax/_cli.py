@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import bmjax
 from bmjax import _cli_output
 from bmjax._cli_output import Report, listed
+from bmjax._files import write_whole
 from bmjax.datasets import load_diabetes
 
 _Array = NDArray[np.float64]
@@ -189,7 +190,7 @@ def _write(args: argparse.Namespace, report: Report) -> list[str]:
         if path is None:
             continue
         try:
-            _cli_output.write(path, contents(report, Path(path).suffix.lower()))
+            write_whole(Path(path).resolve(), contents(report, Path(path).suffix.lower()))
         except OSError as error:
             failures.append(f"cannot write {path}: {error.strerror}.")
     return failures

@@ -3,10 +3,8 @@
 import io
 import json
 import math
-import os
 import platform
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -342,18 +340,3 @@ def picture(report: Report, ending: str) -> bytes:
     plt.savefig(content, format=ending[1:], dpi=150)
     plt.close()
     return content.getvalue()
-
-
-def write(path: str, content: bytes) -> None:
-    """Writes a file, or leaves what was there: nobody ever finds half of it.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
-    whole = Path(path).resolve()
-    part = whole.with_name(f".bmjax-{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(whole)
-    finally:
-        part.unlink(missing_ok=True)

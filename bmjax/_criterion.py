@@ -66,7 +66,7 @@ class Criterion(NamedTuple):
         return jnp.maximum(one, jnp.sum(jnp.where(chosen, strength, 0)) / size)
 
     def per_feature(self, charges: Float[Array, " k"] | Array) -> Float[Array, " k"]:
-        """What dropping each feature saves: its charge, nothing for one that has to stay."""
+        """What dropping each feature saves: its charge, or -inf for one that has to stay."""
         return jnp.where(self.maskable, charges, -jnp.inf)
 
 

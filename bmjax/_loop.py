@@ -78,6 +78,29 @@ def blank_record(record: Callable[[Lane], T], lane: Lane, length: int) -> T:
     return jax.tree.map(empty, jax.eval_shape(record, lane))
 
 
+def one_by_one(function: Callable[[Int[Array, ""]], T], size: int, count: Int[Array, ""]) -> T:
+    """What a function of a number makes of 0, 1, ..., count - 1, one after another.
+
+    The count is traced, so that one compiled loop serves whatever is filled of `size` rows.
+
+    Args:
+        function: From a number to a pytree of arrays.
+        size: Rows to keep room for; those from `count` on hold zeros.
+        count: How many to work off.
+
+    Returns:
+        The outcomes, stacked.
+    """
+
+    def store(i, outcomes):
+        return jax.tree.map(lambda rows, new: rows.at[i].set(new), outcomes, function(i))
+
+    blank = jax.tree.map(
+        lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), jax.eval_shape(function, 0)
+    )
+    return lax.fori_loop(0, count, store, blank)
+
+
 class Pool(NamedTuple):
     """A fixed number of lanes side by side, each refilled when its dataset has ended.
 

@@ -218,8 +218,7 @@ def bootstrap(
 
 def _generator(key: jax.Array, i: int) -> np.random.Generator:
     """A generator for one draw, the same whatever the chunks are."""
-    data = key if jnp.issubdtype(key.dtype, jnp.unsignedinteger) else jax.random.key_data(key)
-    return np.random.default_rng([*np.asarray(data).ravel().tolist(), i])
+    return np.random.default_rng([*_validate.key_words(key), i])
 
 
 class _Part(NamedTuple):

@@ -267,17 +267,37 @@ def solve_normal_equations(
     factor regular, and a round of refinement takes its bias out of every direction that the data
     do determine (what is left is of the order of (ridge / eigenvalue)^2).
     """
-    diagonal = jnp.diagonal(omega)
-    active = active & (diagonal > 0)
-    scale = jnp.where(active, lax.rsqrt(jnp.where(active, diagonal, 1)), 0)
-    scaled = omega * scale[:, None] * scale[None, :]
-    scaled = jnp.where(jnp.eye(len(cross), dtype=bool), 1, scaled)
+    scaled, scale, factor = unit_diagonal_factor(omega, active)
     target = cross * scale
-    ridge = 2 * len(cross) * jnp.finfo(omega.dtype).eps
-    factor = jax.scipy.linalg.cho_factor(scaled + ridge * jnp.eye(len(cross), dtype=omega.dtype))
     solution = jax.scipy.linalg.cho_solve(factor, target)
     solution += jax.scipy.linalg.cho_solve(factor, target - scaled @ solution)
     return solution * scale
+
+
+def inverse_over(matrix: Float[Array, "k k"], active: Bool[Array, " k"]) -> Float[Array, "k k"]:
+    """The inverse over the active features, zero elsewhere; large where it does not exist."""
+    _, scale, factor = unit_diagonal_factor(matrix, active)
+    inverse = jax.scipy.linalg.cho_solve(factor, jnp.eye(len(scale), dtype=matrix.dtype))
+    return inverse * scale[:, None] * scale[None, :]
+
+
+def unit_diagonal_factor(
+    matrix: Float[Array, "k k"], active: Bool[Array, " k"]
+) -> tuple[Float[Array, "k k"], Float[Array, " k"], tuple[Float[Array, "k k"], bool]]:
+    """The matrix over the active features scaled to a unit diagonal, the scale, and a factor.
+
+    The rows of other features are those of the identity, their scale zero. The Cholesky factor is
+    of that plus a ridge of a few roundings.
+    """
+    k = len(matrix)
+    diagonal = jnp.diagonal(matrix)
+    active = active & (diagonal > 0)
+    scale = jnp.where(active, lax.rsqrt(jnp.where(active, diagonal, 1)), 0)
+    scaled = matrix * scale[:, None] * scale[None, :]
+    scaled = jnp.where(jnp.eye(k, dtype=bool), 1, scaled)
+    ridge = 2 * k * jnp.finfo(matrix.dtype).eps
+    factor = jax.scipy.linalg.cho_factor(scaled + ridge * jnp.eye(k, dtype=matrix.dtype))
+    return scaled, scale, factor
 
 
 def noise_floor(problem: Problem) -> Float[Array, ""]:

@@ -10,18 +10,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from bmjax import _validate
 from bmjax._bar import progress_bar
 from bmjax._checkpoint import Checkpoint
 from bmjax._clock import Spent, timed
+from bmjax._loop import one_by_one
 from bmjax._outcomes import Outcomes, Study
 from bmjax.simulate import Dataset
 
@@ -138,45 +139,36 @@ def monte_carlo(
     if checkpoint is not None:
         kept = Checkpoint(checkpoint, _settings(simulate, asked, key, repeats, size, shapes))
 
-    truth: list[np.ndarray] = []
-    found: dict[str, list[_Found]] = {name: [] for name in asked}
-    seconds = dict.fromkeys(asked, Spent())
+    def made(begin: int, count: int, report: Callable[[str, int], None]) -> _Chunk:
+        index = jnp.asarray(np.arange(begin, begin + size, dtype=np.int32))
+        data = jax.block_until_ready(draw((index,), jnp.asarray(count, jnp.int32)))
+        part = _Chunk(np.asarray(data.coef)[:count], {}, {})
+        for name, run in runners.items():
+            part.found[name], part.seconds[name] = timed(partial(run, data, begin, count))
+            report(name, count)
+        return part
+
+    chunks: list[_Chunk] = []
     with progress_bar("datasets x methods", repeats * len(asked), progress) as report:
         for begin in range(0, repeats, size):
             count = min(size, repeats - begin)
             stored = None if kept is None else kept.load(begin)
             if stored is not None:
-                chunk_truth, chunk_found, chunk_seconds = _unpacked(stored, asked)
-                truth.append(chunk_truth)
+                chunks.append(_unpacked(stored, asked))
                 for name in asked:
-                    found[name].append(chunk_found[name])
-                    seconds[name] = seconds[name].plus(chunk_seconds[name])
                     report(name, count)
                 continue
-            index = jnp.asarray(np.arange(begin, begin + size, dtype=np.int32))
-            data = jax.block_until_ready(draw((index,), jnp.asarray(count, jnp.int32)))
-            truth.append(np.asarray(data.coef)[:count])
-            chunk_seconds = {}
-            for name, run in runners.items():
-
-                def call(run=run, data=data, begin=begin, count=count):
-                    return run(data, begin, count)
-
-                new, spent = timed(call)
-                found[name].append(new)
-                chunk_seconds[name] = spent
-                seconds[name] = seconds[name].plus(spent)
-                report(name, count)
+            chunks.append(made(begin, count, report))
             if kept is not None:
-                last = {name: parts[-1] for name, parts in found.items()}
-                kept.save(begin, _packed(truth[-1], last, chunk_seconds))
-    return Study(
-        np.concatenate(truth),
-        {
-            name: Outcomes(*_rowwise(np.concatenate, parts), seconds=seconds[name])
-            for name, parts in found.items()
-        },
-    )
+                kept.save(begin, _packed(chunks[-1]))
+    outcomes = {}
+    for name in asked:
+        found = _rowwise(np.concatenate, [part.found[name] for part in chunks])
+        seconds = Spent()
+        for part in chunks:
+            seconds = seconds.plus(part.seconds[name])
+        outcomes[name] = Outcomes(*found, seconds=seconds)
+    return Study(np.concatenate([part.truth for part in chunks]), outcomes)
 
 
 class _Found(NamedTuple):
@@ -185,6 +177,14 @@ class _Found(NamedTuple):
     coef: Any
     support: Any
     status: Any
+
+
+class _Chunk(NamedTuple):
+    """What is kept of a chunk of datasets: true effects, and by method what it found and took."""
+
+    truth: np.ndarray
+    found: dict[str, _Found]
+    seconds: dict[str, Spent]
 
 
 def _settings(
@@ -197,7 +197,7 @@ def _settings(
 ) -> dict[str, Any]:
     """All that the bits of a study depend on. A function is known by what it traces to."""
     settings = {
-        "key": np.asarray(_key_data(key)).tolist(),
+        "key": _validate.key_words(key),
         "repeats": repeats,
         "chunk": size,
         "simulate": _traced_form(simulate, key),
@@ -225,33 +225,25 @@ def _traced_form(function: Callable[..., Any], *arguments: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _key_data(key: jax.Array) -> jax.Array:
-    return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-
-
-def _packed(
-    truth: np.ndarray, found: Mapping[str, _Found], seconds: Mapping[str, Spent]
-) -> dict[str, np.ndarray]:
+def _packed(chunk: _Chunk) -> dict[str, np.ndarray]:
     """A chunk as arrays by name."""
-    arrays = {"truth": truth}
-    for i, (name, part) in enumerate(found.items()):
+    arrays = {"truth": chunk.truth}
+    for i, (name, part) in enumerate(chunk.found.items()):
         arrays |= {f"{i} coef": part.coef, f"{i} support": part.support}
         if part.status is not None:
             arrays[f"{i} status"] = part.status
-        arrays[f"{i} seconds"] = np.asarray(seconds[name])
+        arrays[f"{i} seconds"] = np.asarray(chunk.seconds[name])
     return arrays
 
 
-def _unpacked(
-    arrays: Mapping[str, np.ndarray], names: Mapping[str, Any]
-) -> tuple[np.ndarray, dict[str, _Found], dict[str, Spent]]:
+def _unpacked(arrays: Mapping[str, np.ndarray], names: Mapping[str, Any]) -> _Chunk:
     """The way back."""
     found = {
         name: _Found(arrays[f"{i} coef"], arrays[f"{i} support"], arrays.get(f"{i} status"))
         for i, name in enumerate(names)
     }
     seconds = {name: Spent(*map(float, arrays[f"{i} seconds"])) for i, name in enumerate(names)}
-    return arrays["truth"], found, seconds
+    return _Chunk(arrays["truth"], found, seconds)
 
 
 _Run = Callable[[Dataset, int, int], _Found]
@@ -312,13 +304,7 @@ def _one_by_one(function: Callable[..., Any], size: int) -> Callable[..., Any]:
         def one(i):
             return function(*(jax.tree.map(lambda leaf: leaf[i], row) for row in rows))
 
-        def store(i, results):
-            return jax.tree.map(lambda row, new: row.at[i].set(new), results, one(i))
-
-        blank = jax.tree.map(
-            lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), jax.eval_shape(one, 0)
-        )
-        return lax.fori_loop(0, count, store, blank)
+        return one_by_one(one, size, count)
 
     return jax.jit(run)
 

@@ -1,6 +1,6 @@
 """A fit as a table that a person reads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ class Summary:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
 
-def feature_names(names: Sequence[str] | None, k: int) -> tuple[str, ...]:
+def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
     """Names of k features, x0, x1, ... if none are given.
 
     Raises:
@@ -81,6 +81,8 @@ def feature_names(names: Sequence[str] | None, k: int) -> tuple[str, ...]:
     """
     if names is None:
         return tuple(f"x{i}" for i in range(k))
+    if isinstance(names, str):
+        raise ValueError(f"names is the string {names!r}; give a list of {k} names.")
     names = tuple(map(str, names))
     if len(names) != k:
         raise ValueError(f"names has {len(names)} entries but the fit has {k} features.")

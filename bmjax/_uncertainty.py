@@ -1,12 +1,11 @@
 """How well the data determine the effects of the features that a fit has kept."""
 
 import jax.numpy as jnp
-import jax.scipy.linalg
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from bmjax._frame import centred
 from bmjax._result import Uncertainty
-from bmjax._steps import moments
+from bmjax._steps import inverse_over, moments
 from bmjax._types import Problem, State
 
 
@@ -27,7 +26,7 @@ def uncertainty(problem: Problem, state: State) -> Uncertainty:
     at_masks = moments(problem, state)
     # In this order, so that a feature hardly included does not divide by its rate.
     size = state.inclusion / jnp.sqrt(state.noise_precision)
-    given_masks = _inverse(at_masks.omega, state.active) * size[:, None] * size[None, :]
+    given_masks = inverse_over(at_masks.omega, state.active) * size[:, None] * size[None, :]
     coef = jnp.where(state.active, state.coef, 0)
     if problem.noise_precision is None:
         freedom = problem.num_samples - jnp.sum(state.active, dtype=coef.dtype)
@@ -38,24 +37,10 @@ def uncertainty(problem: Problem, state: State) -> Uncertainty:
         variance = 1 / problem.noise_precision + spread @ problem.mean(problem.X**2)
     gram = problem.weighted(problem.X) @ problem.X.T
     return Uncertainty(
-        covariance=variance * _inverse(gram, state.active),
+        covariance=variance * inverse_over(gram, state.active),
         covariance_given_masks=given_masks,
         correlation=correlation(problem),
     )
-
-
-def _inverse(matrix: Float[Array, "k k"], active: Bool[Array, " k"]) -> Float[Array, "k k"]:
-    """The inverse over the active features, zero elsewhere; large where it does not exist."""
-    diagonal = jnp.diagonal(matrix)
-    active = active & (diagonal > 0)
-    scale = jnp.where(active, jnp.sqrt(1 / jnp.where(active, diagonal, 1)), 0)
-    k = len(scale)
-    ridge = 2 * k * jnp.finfo(matrix.dtype).eps
-    system = matrix * scale[:, None] * scale[None, :]
-    system = jnp.where(jnp.eye(k, dtype=bool), 1 + ridge, system)
-    factor = jax.scipy.linalg.cho_factor(system)
-    inverse = jax.scipy.linalg.cho_solve(factor, jnp.eye(k, dtype=matrix.dtype))
-    return inverse * scale[:, None] * scale[None, :]
 
 
 def correlation(problem: Problem) -> Float[Array, "k k"]:

@@ -139,6 +139,13 @@ def chosen_features(name: str, value: Any, k: int) -> jax.Array:
     return jnp.asarray(mask)
 
 
+def key_words(key: jax.Array) -> list[int]:
+    """The numbers that a JAX random key is, of the new style or the old."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    return np.asarray(key).ravel().tolist()
+
+
 def flag(name: str, value: Any) -> bool:
     """True or False.
 

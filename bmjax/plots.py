@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bmjax._fit import fit
 from bmjax._result import Result
+from bmjax._summary import feature_names
 
 try:
     from matplotlib.axes import Axes
@@ -407,14 +408,9 @@ def _vector(name: str, values: Any) -> _Array:
 
 
 def _names(names: Iterable[str] | None, k: int) -> list[str]:
-    if names is None:
-        return [f"x{j}" for j in range(k)]
-    if isinstance(names, str):
-        raise ValueError(f"names is the string {names!r}; give a list of {k} names.")
-    names = [str(name) for name in names]
-    if len(names) != k:
-        raise ValueError(f"names has {len(names)} entries; there are {k} features.")
-    return [n if len(n) <= _LONGEST else n[: _LONGEST - 1] + "…" for n in names]
+    """The names as far as there is room."""
+    full = feature_names(names, k)
+    return [n if len(n) <= _LONGEST else n[: _LONGEST - 1] + "…" for n in full]
 
 
 def _z(level: Any) -> float:

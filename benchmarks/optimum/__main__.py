@@ -26,20 +26,8 @@ SECTIONS = {
 
 def main() -> None:
     """Run, print, save."""
-    arguments = command.parse(
-        "benchmarks.optimum",
-        __doc__,
-        "section",
-        tuple(SECTIONS),
-        {"quick": "small sizes, nothing saved"},
-    )
-    for section in arguments.chosen:
-        table = pd.DataFrame(SECTIONS[section](arguments.quick))
-        line = f"python -m benchmarks.optimum {section}"
-        if not arguments.quick:
-            report.save_table(report.RESULTS / f"optimum_{section}.csv", table, line)
-        print(f"\n{line}")
-        print(table.round(3).to_string(index=False))
+    for section, rows, line, quick in command.sections("optimum", __doc__, SECTIONS):
+        report.publish(f"optimum_{section}", pd.DataFrame(rows), line, quick)
 
 
 if __name__ == "__main__":

@@ -19,20 +19,9 @@ SECTIONS = {
 
 def main() -> None:
     """Run, print, save."""
-    arguments = command.parse(
-        "benchmarks.practice",
-        __doc__,
-        "section",
-        tuple(SECTIONS),
-        {"quick": "small sizes, nothing saved"},
-    )
-    for section in arguments.chosen:
-        line = f"python -m benchmarks.practice {section}"
-        print(f"\n{line}")
-        for name, table in SECTIONS[section](arguments.quick).items():
-            if not arguments.quick:
-                report.save_table(report.RESULTS / f"practice_{name}.csv", table, line)
-            print(f"\n{table.round(3).to_string(index=False)}")
+    for _, tables, line, quick in command.sections("practice", __doc__, SECTIONS):
+        for name, table in tables.items():
+            report.publish(f"practice_{name}", table, line, quick)
 
 
 if __name__ == "__main__":

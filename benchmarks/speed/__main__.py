@@ -30,22 +30,14 @@ SECTIONS = {
 
 def main() -> None:
     """Run, print, save, draw."""
-    arguments = command.parse(
-        "benchmarks.speed",
-        __doc__,
-        "section",
-        tuple(SECTIONS),
-        {"quick": "small sizes, nothing saved"},
-    )
+    made = command.sections("speed", __doc__, SECTIONS)
     if all(device.platform == "cpu" for device in jax.devices()):
         print("no GPU here: all figures are of the CPU")
-    for section in arguments.chosen:
-        table = pd.DataFrame(SECTIONS[section](arguments.quick))
-        line = f"python -m benchmarks.speed {section}"
-        if not arguments.quick:
+    for section, rows, line, quick in made:
+        table = pd.DataFrame(rows)
+        if not quick:
             origin = report.save_table(report.RESULTS / f"speed_{section}.csv", table, line)
             pictures.draw(section, table, origin)
-        print(f"\n{line}")
         print(table.round(3).T.to_string(header=False))
 
 

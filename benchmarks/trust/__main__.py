@@ -19,23 +19,8 @@ SECTIONS = {
 
 def main() -> None:
     """Run, print, save."""
-    arguments = command.parse(
-        "benchmarks.trust",
-        __doc__,
-        "section",
-        tuple(SECTIONS),
-        {"quick": "small sizes, nothing saved"},
-    )
-    for section in arguments.chosen:
-        table, remarks = SECTIONS[section](arguments.quick)
-        line = f"python -m benchmarks.trust {section}"
-        if not arguments.quick:
-            path = report.RESULTS / f"trust_{section}.csv"
-            report.save_table(path, table, line, remarks)
-        print(f"\n{line}")
-        print(table.round(3).to_string(index=False))
-        for remark in remarks:
-            print(remark)
+    for section, (table, remarks), line, quick in command.sections("trust", __doc__, SECTIONS):
+        report.publish(f"trust_{section}", table, line, quick, remarks)
 
 
 if __name__ == "__main__":
