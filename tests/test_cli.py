@@ -492,10 +492,10 @@ def test_failing_write_keeps_table_and_old_file(capsys, write, table, tmp_path, 
     path, saved = write(table), tmp_path / "fit.json"
     saved.write_text("old")
 
-    def full(self, target):
+    def full(source, target):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     assert main([path, "--target", "y", "--save", str(saved)]) == 2
     captured = capsys.readouterr()
     assert captured.err == f"bmjax: error: cannot write {saved}: No space left on device.\n"
