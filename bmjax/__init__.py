@@ -8,6 +8,7 @@ from bmjax import shrinkage as shrinkage
 from bmjax import simulate as simulate
 from bmjax._accelerated import Accelerated as Accelerated
 from bmjax._batch import fit_batch as fit_batch
+from bmjax._bound import log_evidence_bound as log_evidence_bound
 from bmjax._bound import lower_bound as lower_bound
 from bmjax._fit import fit as fit
 from bmjax._initial import initialise as initialise
@@ -29,6 +30,7 @@ from bmjax._steps import e_step as e_step
 from bmjax._steps import g_step as g_step
 from bmjax._steps import m_step as m_step
 from bmjax._steps import prune as prune
+from bmjax._stream import fit_stream as fit_stream
 from bmjax._study import batched as batched
 from bmjax._study import monte_carlo as monte_carlo
 from bmjax._study import on_host as on_host

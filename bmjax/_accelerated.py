@@ -6,6 +6,7 @@ feature by itself: if two successive moves are r1 and r2, a sequence that conver
 r2 rho / (1 - rho) to go, rho = r2 / r1 (Aitken's delta-squared), and one with rho >= 1 a long way.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -17,7 +18,7 @@ from bmjax import _steps, _validate
 from bmjax._bound import bound_after_m_step, bound_slack
 from bmjax._progress import Progress, begin
 from bmjax._stopping import crawl, rounding_of
-from bmjax._types import Problem, State, select
+from bmjax._types import Problem, State, Totals, select
 
 # Below the first the extrapolation would no longer be one; the second is beyond any use.
 _LEAST_TRUST, _MOST_TRUST = 30.0, 1e6
@@ -41,6 +42,20 @@ class AcceleratedCarry(NamedTuple):
     progress: Progress
     trust: Float[Array, ""]
     moves: Float[Array, "2 k"]
+
+
+class Candidate(NamedTuple):
+    """A state that a cycle may end with.
+
+    Attributes:
+        state: The state.
+        residual: y - (X o M) weights there.
+        bound: Its bound, evaluated where it is needed.
+    """
+
+    state: State
+    residual: Float[Array, " n"]
+    bound: Callable[[], Float[Array, ""]]
 
 
 @dataclass(frozen=True)
@@ -76,10 +91,14 @@ class Accelerated:
 
     def init(self, problem: Problem, state: State) -> AcceleratedCarry:
         """The carry before the first step."""
-        dtype = problem.y.dtype
+        return self.carry_at(state, _steps.residual(problem, state))
+
+    def carry_at(self, state: State, residual: Float[Array, " n"]) -> AcceleratedCarry:
+        """The same from a residual at hand."""
+        dtype = state.weights.dtype
         return AcceleratedCarry(
             state=state,
-            residual=_steps.residual(problem, state),
+            residual=residual,
             progress=begin(jnp.asarray(-jnp.inf, dtype)),
             trust=jnp.asarray(self.trust, dtype),
             moves=jnp.full((2, len(state.weights)), jnp.inf, dtype),
@@ -90,36 +109,65 @@ class Accelerated:
         start = carry.state
         first, left = _steps.em_iteration(problem, start, carry.residual, self.sweeps)
         second, left = _steps.em_iteration(problem, first, left.residual, self.sweeps)
+        # Weights stay, so the residual does too.
+        beyond = self.beyond(carry, first, second)
+        third, third_left = _steps.em_iteration(problem, beyond, left.residual, self.sweeps)
+        bound = bound_after_m_step(problem, third, third_left.sum_squares)
+        return self.judge(
+            problem,
+            carry,
+            first,
+            Candidate(
+                second, left.residual, lambda: bound_after_m_step(problem, second, left.sum_squares)
+            ),
+            Candidate(third, third_left.residual, lambda: bound),
+        )
+
+    def beyond(self, carry: AcceleratedCarry, first: State, second: State) -> State:
+        """The state that two EM iterations point to: rates moved on, all else as in the second."""
         # Once the bound has stopped rising, what is left to extrapolate is rounding: plain EM
         # settles where extrapolation would only stir.
         settling = carry.progress.idle > _PATIENCE
         trust = jnp.where(settling, 0, carry.trust)
-        # Weights stay, so the residual does too.
-        beyond = second._replace(log_odds=self._extrapolate(start, first, second, trust))
-        third, third_left = _steps.em_iteration(problem, beyond, left.residual, self.sweeps)
+        return second._replace(log_odds=self._extrapolate(carry.state, first, second, trust))
 
-        bound = bound_after_m_step(problem, third, third_left.sum_squares)
+    def judge(
+        self,
+        problem: Problem | Totals,
+        carry: AcceleratedCarry,
+        first: State,
+        second: Candidate,
+        third: Candidate,
+    ) -> AcceleratedCarry:
+        """The carry after a cycle: with the third state if its bound has not fallen.
+
+        Args:
+            problem: The dataset.
+            carry: The carry before.
+            first: The state after one EM iteration.
+            second: After another one.
+            third: After one from beyond.
+        """
+        start, bound = carry.state, third.bound()
         slack = bound_slack(problem, bound)
         best = carry.progress.bound
-        pruned = jnp.any(start.active != third.active)
+        pruned = jnp.any(start.active != third.state.active)
         kept = jnp.isfinite(bound) & (pruned | (bound >= best - slack))
         trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
-        state, residual = select(kept, (third, third_left.residual), (second, left.residual))
+        state, residual = select(kept, third[:2], second[:2])
         # What the next extrapolation has to reach is the bound of the state it starts from.
-        own = jax.lax.cond(
-            kept, lambda: bound, lambda: bound_after_m_step(problem, second, left.sum_squares)
-        )
+        own = jax.lax.cond(kept, lambda: bound, second.bound)
         changed = jnp.any(start.active != state.active)
         return AcceleratedCarry(
             state=state,
             residual=residual,
             progress=carry.progress.after_step(own, slack, changed),
             trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
-            moves=_log_inclusion_moves(start, first, second),
+            moves=_log_inclusion_moves(start, first, second.state),
         )
 
     def settled(
-        self, problem: Problem, carry: AcceleratedCarry, tolerance: Float[Array, ""]
+        self, problem: Problem | Totals, carry: AcceleratedCarry, tolerance: Float[Array, ""]
     ) -> Bool[Array, ""]:
         """Whether the last EM iterations too predict that the fixed point is near.
 

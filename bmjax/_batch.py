@@ -2,24 +2,24 @@
 
 On a CPU, datasets run one after another, or a few side by side where they are tiny, and chunks of
 them go to all cores from host threads, because inside a compiled loop XLA runs on one. On an
-accelerator one wide pool of lanes is kept full. Either way memory is bounded by a chunk, whatever
-the number of datasets, and the inputs may be larger than the device.
+accelerator one wide pool of lanes is kept full. With a mesh every device works off its own share
+of a chunk. Either way memory is bounded by a chunk, whatever the number of datasets, and the inputs
+may be larger than the device.
 """
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from bmjax import _lane, _loop, _validate
+from bmjax import _devices, _lane, _loop, _validate
 from bmjax._fit import run
 from bmjax._frame import Frame, Units, enter, leave
 from bmjax._initial import Point
@@ -27,6 +27,7 @@ from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
 from bmjax._result import LaneSteps, Result
 from bmjax._solvers import Solver
+from bmjax._threads import Settings
 from bmjax._types import Problem, select
 from bmjax._uncertainty import uncertainty as uncertainty_at
 
@@ -57,6 +58,7 @@ def fit_batch(
     max_steps: int = 20_000,
     uncertainty: bool = False,
     width: int | None = None,
+    mesh: Mesh | None = None,
 ) -> Result:
     """Fit many datasets of one shape, each as `fit` would fit it.
 
@@ -86,6 +88,9 @@ def fit_batch(
         uncertainty: As for `fit`, but off by default: k x k numbers a dataset.
         width: Lanes side by side. Default: on a CPU 1, or more where a dataset is tiny; 512
             elsewhere.
+        mesh: Devices to spread the datasets over, whatever its axes. With several processes each
+            makes the same call with the same arguments, and has the whole result. Default: one
+            device, on a CPU all of its cores.
 
     Returns:
         The fits, with a leading axis of b. `lane_steps` says what they cost.
@@ -114,43 +119,53 @@ def fit_batch(
         tolerance=tolerance,
         max_steps=max_steps,
     )
-    on_cpu = jax.default_backend() == "cpu"
-    workers = len(os.sched_getaffinity(0)) if on_cpu else 1
-    cut = _cut(b, n * k * dtype.itemsize, workers, on_cpu, width, plan)
-    if cut.width > 1 and _lanes_that_pay(n * k * dtype.itemsize) < 2:
+    over = _devices.checked(mesh)
+    devices = 1 if over is None else over.size
+    on_cpu = (jax.devices() if over is None else over.devices.ravel())[0].platform == "cpu"
+    workers = len(os.sched_getaffinity(0)) if on_cpu and over is None else 1
+    # One chunk at a time is dealt out to all devices of a mesh, so each needs one of its own.
+    cut = _cut(-(-b // devices), n * k * dtype.itemsize, workers, on_cpu, width, plan)
+    if on_cpu and cut.width > 1 and _lanes_that_pay(n * k * dtype.itemsize) < 2:
         # XLA splits batched products of this size between its own threads, and two host threads
         # that both wait for these wait for ever (jaxlib 0.10).
         workers = 1
+        if over is not None:
+            cut = cut._replace(width=1)
+    deal = _devices.Deal(cut.size, devices)
     shared = features.ndim == 2
     if shared:
         features = jnp.asarray(features, dtype)
-    work_off = partial(
-        _work_off,
-        options=options,
-        solver=solver,
-        plan=plan,
-        frame=frame,
-        with_uncertainty=_validate.flag("uncertainty", uncertainty),
-        width=cut.width,
-    )
-
-    inherited = _Settings.here()
+    settings = {
+        "solver": solver,
+        "plan": plan,
+        "frame": frame,
+        "with_uncertainty": _validate.flag("uncertainty", uncertainty),
+        "width": cut.width,
+    }
+    inherited = Settings.here()
 
     def chunk(begin: int) -> tuple[Any, int]:
         with inherited.in_this_thread():
             return fit_chunk(begin)
 
     def fit_chunk(begin: int) -> tuple[Any, int]:
-        rows = slice(begin, min(begin + cut.size, b))
-        X = features if shared else _padded(features[rows], cut.size, dtype)
-        count = jnp.asarray(rows.stop - rows.start, jnp.int32)
-        own = None if counts is None else _padded(counts[rows], cut.size, dtype)
-        result, steps = work_off(X, _padded(targets[rows], cut.size, dtype), own, count)
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[: rows.stop - rows.start], result), int(
-            steps
-        )
+        count = min(cut.size * devices, b - begin)
+        rows = begin + deal.datasets(count)
 
-    begins = range(0, b, cut.size)
+        def own(values: Any) -> Any:
+            return None if values is None else _taken(values, rows, dtype)
+
+        X = features if shared else own(features)
+        data = X, own(targets), own(counts)
+        if over is None:
+            result, steps = _work_off(*data, jnp.asarray(count, jnp.int32), options, **settings)
+        else:
+            result, steps = _work_off_spread(data, deal.counts(count), options, over, settings)
+        at = deal.places(count)
+        result, steps = _devices.to_host((result, steps))
+        return jax.tree.map(lambda leaf: leaf[at], result), int(np.sum(steps))
+
+    begins = range(0, b, deal.size)
     with ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(chunk, begins))
     result = jax.tree.map(
@@ -159,33 +174,6 @@ def fit_batch(
     useful = int(np.sum(np.asarray(result.num_steps), dtype=np.int64))
     total = sum(steps for _, steps in parts) * solver.iterations
     return result._replace(lane_steps=LaneSteps(useful, total))
-
-
-class _Settings(NamedTuple):
-    """What the caller has set for its own thread alone, as by `with jax.enable_x64(True):`."""
-
-    x64: bool
-    device: Any
-    precision: str | None
-
-    @classmethod
-    def here(cls) -> "_Settings":
-        """Those of this thread."""
-        return cls(
-            jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
-            jax.config.jax_default_device,  # pyright: ignore[reportAttributeAccessIssue]
-            jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
-        )
-
-    @contextmanager
-    def in_this_thread(self) -> Iterator[None]:
-        """The same in another thread."""
-        with (
-            jax.enable_x64(self.x64),
-            jax.default_device(self.device),
-            jax.default_matmul_precision(self.precision),
-        ):
-            yield
 
 
 class _Cut(NamedTuple):
@@ -214,24 +202,19 @@ def _cut(
         width = _ACCELERATOR_LANES
     # A pool of lanes wastes steps only at its end, so it gets one long chunk a worker; single
     # datasets get two, so that a worker that is done early can help.
-    fair = -(-b // (workers if width > 1 else 2 * workers))
+    fair = -(-b // (2 * workers if width == 1 and workers > 1 else workers))
     size = 1 << (max(fair, 1) - 1).bit_length()
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))
     return _Cut(size, min(width, size))
 
 
-def _padded(rows: Any, size: int, dtype: Any) -> Array:
-    """Rows on the device, filled up to `size` with the first one (never worked off)."""
-    missing = size - len(rows)
-    if missing and isinstance(rows, jax.Array):
-        rows = jnp.concatenate([rows, jnp.broadcast_to(rows[:1], (missing, *rows.shape[1:]))])
-    elif missing:
-        rows = np.concatenate([rows, np.broadcast_to(rows[:1], (missing, *rows.shape[1:]))])
-    if not isinstance(rows, jax.Array):
-        with np.errstate(over="ignore"):
-            rows = rows.astype(dtype)
-    return jnp.asarray(rows, dtype)
+def _taken(values: Any, rows: np.ndarray, dtype: Any) -> Any:
+    """Some rows, in the type they are fitted in, where they lie."""
+    if isinstance(values, jax.Array):
+        return values[rows].astype(dtype)
+    with np.errstate(over="ignore"):
+        return values[rows].astype(dtype, copy=False)
 
 
 class _Work(NamedTuple):
@@ -336,7 +319,7 @@ def _work_off(
         certain = None
         if with_uncertainty:
             certain = uncertainty_at(whole(work.problem), work.climb.best.state)
-        return leave(frame, work.units, report(work.climb, certain))
+        return leave(frame, work.units, report(work.climb.best, work.climb.starts, certain))
 
     return _loop.run_pool(
         lambda index: begin_next(start(index)),
@@ -347,3 +330,35 @@ def _work_off(
         count,
         width,
     )
+
+
+def _work_off_spread(
+    data: tuple[Any, Any, Any],
+    counts: np.ndarray,
+    options: _lane.Options,
+    mesh: Mesh,
+    settings: dict[str, Any],
+) -> tuple[Result, Array]:
+    """The fits of a chunk dealt out to the devices of a mesh, and the lane-steps each has made."""
+    X, y, sample_weights = data
+    own, shared = ((y, sample_weights), X) if X.ndim == 2 else ((y, sample_weights, X), None)
+    return _spread(mesh, tuple(settings.items()))(
+        jax.tree.map(lambda rows: _devices.split(mesh, rows), own),
+        _devices.everywhere(mesh, (shared, options)),
+        _devices.split(mesh, counts),
+    )
+
+
+@cache
+def _spread(mesh: Mesh, settings: tuple[tuple[str, Any], ...]) -> Any:
+    """`_work_off` on every device of a mesh, compiled."""
+
+    def local(own: Any, everywhere: Any, count: Int[Array, ""]) -> tuple[Result, Array]:
+        X, options = everywhere
+        y, sample_weights, *rest = own
+        result, steps = _work_off(
+            rest[0] if rest else X, y, sample_weights, count, options, **dict(settings)
+        )
+        return result, steps[None]
+
+    return jax.jit(_devices.spread(local, mesh))

@@ -1,10 +1,60 @@
 """The objective: the lower bound of the factorized information criterion, equation (10)."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax._types import Problem, State
+from bmjax import _validate
+from bmjax._types import Problem, State, Totals
+
+
+def log_evidence_bound(
+    X: ArrayLike,
+    y: ArrayLike,
+    state: State,
+    *,
+    sample_weights: ArrayLike | None = None,
+    unmasked: ArrayLike | None = None,
+) -> Float[Array, ""]:
+    """The lower bound G of FIC, equation (10) of the paper, from arrays as users give them.
+
+    FIC approximates the log evidence log p(y | X) of the model and G bounds it from below. See
+    `lower_bound`, which is the same for a `Problem`.
+
+    Args:
+        X: (n, k) features, samples in rows.
+        y: (n,) target.
+        state: Where to evaluate, with fields of k, (k, n) for `mask_mean`, of the same
+            floating-point type as X and y.
+        sample_weights: (n,) how often each row counts, as for `fit`.
+        unmasked: Features that are never masked, (k,) booleans or their numbers, as for `fit`.
+
+    Returns:
+        The bound, in nats, a pure function: use it under `jax.jit`, `jax.vmap` and `jax.grad`.
+        A pruned feature has no influence, and its derivatives are exactly zero.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit, or a value at hand of X, y or `sample_weights` is not
+            finite.
+    """
+    features, target, counts = _validate.weighted_data(X, y, sample_weights)
+    n, k = features.shape
+    for name, value in state._asdict().items():
+        wanted = {"mask_mean": (k, n), "noise_precision": ()}.get(name, (k,))
+        if jnp.shape(value) != wanted:
+            raise ValueError(
+                f"state.{name} has shape {jnp.shape(value)}, wanted {wanted} for X of shape "
+                f"{(n, k)}."
+            )
+    if unmasked is not None:
+        unmasked = _validate.chosen_features("unmasked", unmasked, k)
+    # Nothing is fitted, so neither a known noise precision nor a threshold has a say.
+    threshold = jnp.zeros((), features.dtype)
+    return lower_bound(Problem(features.T, target, None, threshold, counts, unmasked), state)
 
 
 def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
@@ -35,9 +85,12 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     residual = problem.y - jnp.sum(mask * effects, axis=0)
     sum_squares = problem.total(residual**2)
     sum_squares += problem.total(jnp.sum((mask - mask**2) * effects**2, axis=0))
-    kept = problem.mean(mask)
-    left_out = problem.mean(1 - mask)  # not 1 - kept, which float32 rounds away
-    return _bound(problem, state, sum_squares, kept, left_out)
+    masks = Masks(
+        kept=problem.mean(mask),
+        left_out=problem.mean(1 - mask),  # not 1 - kept, which float32 rounds away
+        entropy=problem.total(entropy(state.mask_mean)),
+    )
+    return bound_of(problem, state, sum_squares, masks)
 
 
 def bound_after_m_step(
@@ -47,52 +100,68 @@ def bound_after_m_step(
 
     Only the entropy is then left that needs a pass over the masks.
     """
+    return bound_of(problem, state, sum_squares, masks_after_m_step(problem, state))
+
+
+class Masks(NamedTuple):
+    """What the bound needs to know of the masks of each feature.
+
+    Attributes:
+        kept: Mean mask.
+        left_out: One minus that.
+        entropy: Sum of the masks' entropies.
+    """
+
+    kept: Float[Array, " k"]
+    left_out: Float[Array, " k"]
+    entropy: Float[Array, " k"]
+
+
+def masks_after_m_step(problem: Problem, state: State) -> Masks:
+    """The same where the inclusion rates are the mean masks."""
     left_out = jax.nn.sigmoid(-state.log_odds)
-    return _bound(problem, state, sum_squares, state.inclusion, left_out)
+    return Masks(state.inclusion, left_out, problem.total(entropy(state.mask_mean)))
 
 
-def _bound(
-    problem: Problem,
-    state: State,
-    sum_squares: Float[Array, ""],
-    kept: Float[Array, " k"],
-    left_out: Float[Array, " k"],
+def bound_of(
+    problem: Problem | Totals, state: State, sum_squares: Float[Array, ""], masks: Masks
 ) -> Float[Array, ""]:
+    """The bound from the sums over samples that it depends on."""
     n = problem.num_samples
     active = state.active
     log_likelihood = 0.5 * n * jnp.log(state.noise_precision / (2 * jnp.pi))
     log_likelihood -= 0.5 * state.noise_precision * sum_squares
 
-    per_feature = _feature_terms(problem, state, kept, left_out)
+    per_feature = _feature_terms(problem, state, masks)
     return (
         log_likelihood
         + jnp.sum(jnp.where(active, per_feature, 0))
-        - 0.5 * (jnp.sum(active & problem.maskable, dtype=kept.dtype) + 1) * problem.log_samples
+        - 0.5
+        * (jnp.sum(active & problem.maskable, dtype=sum_squares.dtype) + 1)
+        * problem.log_samples
     )
 
 
-def masking_cost(problem: Problem, state: State) -> Float[Array, " k"]:
-    """What masks and inclusion rate of each feature take off the bound after an M step, in nats.
+def masking_cost(problem: Problem | Totals, state: State, masks: Masks) -> Float[Array, " k"]:
+    """What masks and inclusion rate of each feature take off the bound, in nats.
 
     log(n) / 2 for a feature that is never masked.
     """
-    left_out = jax.nn.sigmoid(-state.log_odds)
-    return -_feature_terms(problem, state, state.inclusion, left_out)
+    return -_feature_terms(problem, state, masks)
 
 
-def _feature_terms(
-    problem: Problem, state: State, kept: Float[Array, " k"], left_out: Float[Array, " k"]
-) -> Float[Array, " k"]:
+def _feature_terms(problem: Problem | Totals, state: State, masks: Masks) -> Float[Array, " k"]:
     """E[log p(z)] + H(z) - (log(n pi) + (mean mask - pi) / pi) / 2 of every feature."""
     n = problem.num_samples
+    kept, left_out, entropies = masks
     log_prior = _expected_log_bernoulli(kept, left_out, state.log_odds)
     log_odds = jnp.where(state.active, state.log_odds, 0)
     inclusion = jax.nn.sigmoid(log_odds)
     penalty = jnp.log(n * inclusion) + (kept - inclusion) / inclusion
-    return n * log_prior - 0.5 * penalty + problem.total(_entropy(state.mask_mean))
+    return n * log_prior - 0.5 * penalty + entropies
 
 
-def bound_slack(problem: Problem, bound: Float[Array, ""]) -> Float[Array, ""]:
+def bound_slack(problem: Problem | Totals, bound: Float[Array, ""]) -> Float[Array, ""]:
     """How far two evaluations of the bound may differ by rounding alone.
 
     The bound is a sum of about n k terms whose partial sums are of the order of n; XLA adds them
@@ -113,7 +182,7 @@ def _expected_log_bernoulli(
     return jnp.where(finite, value, at_the_end)
 
 
-def _entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
+def entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
     """Entropy of Bernoulli variables, -p log(p) - q log(q) with 0 log 0 = 0.
 
     By the rarer outcome p <= 1/2 and without log1p, which is several times as slow in float64.

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from bmjax._steps import exact_fit
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, Totals
 
 CRITERIA = ("learned", "held", "paper")
 
@@ -70,10 +70,10 @@ class Criterion(NamedTuple):
         return jnp.where(self.maskable, charges, -jnp.inf)
 
 
-def criterion(name: str, problem: Problem) -> Criterion:
+def criterion(name: str, problem: Problem | Totals) -> Criterion:
     """The rule of a name for a dataset; see the table above."""
     half, maskable = 0.5 * problem.log_samples, problem.maskable
-    k, dtype = len(maskable), problem.y.dtype
+    k, dtype = len(maskable), problem.dtype
     free = jnp.zeros(k + 1, dtype)
     if name == "paper":
         return Criterion(2 * half, False, free, maskable)
@@ -91,14 +91,14 @@ def criterion(name: str, problem: Problem) -> Criterion:
     return Criterion(half, True, share * log_choices[jnp.maximum(size, 0)], maskable)
 
 
-def charge_at(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
+def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
     """The charge of a feature at inclusion 1, weights spread as those of a state."""
-    strength = state.weights**2 * problem.mean(problem.X**2) * state.noise_precision
+    strength = state.weights**2 * problem.mean_squares * state.noise_precision
     return rule.charge(rule.width(strength, state.active))
 
 
 def score(
-    rule: Criterion, problem: Problem, state: State, bound: Float[Array, ""]
+    rule: Criterion, problem: Problem | Totals, state: State, bound: Float[Array, ""]
 ) -> Float[Array, ""]:
     """The score of a finished fit, in nats; -inf where it has none.
 

@@ -15,7 +15,7 @@ from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._types import Problem
 
 # A column that varies by no more than this many roundings of its size is constant.
-_DUST = 16
+DUST = 16
 
 
 class Frame(NamedTuple):
@@ -179,7 +179,7 @@ def centred(
     if data.sample_weights is not None:
         left = jnp.where(jnp.broadcast_to(data.sample_weights, left.shape) > 0, left, 0)
     widest = jnp.max(jnp.abs(left), axis=-1)
-    constant = widest <= _DUST * jnp.finfo(values.dtype).eps * jnp.abs(first)
+    constant = widest <= DUST * jnp.finfo(values.dtype).eps * jnp.abs(first)
     return jnp.where(constant[..., None], 0, left), first + rest
 
 

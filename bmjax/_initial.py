@@ -7,8 +7,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from bmjax._criterion import Criterion
-from bmjax._squares import anchored
-from bmjax._steps import noise_floor, restrict, solve_normal_equations
+from bmjax._squares import Squares, anchored
+from bmjax._steps import restrict, solve_normal_equations
 from bmjax._subset import (
     Charges,
     likelihood_rise,
@@ -17,7 +17,7 @@ from bmjax._subset import (
     starts_of_search,
     unit_columns,
 )
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, Totals
 
 
 class Point(NamedTuple):
@@ -60,17 +60,23 @@ def initialise(
 
 def state_at(problem: Problem, point: Point) -> State:
     """The state before the first step from a point, all masks at their rates."""
-    k, n = problem.X.shape
-    inclusion = point.inclusion
+    can_explain = jnp.any(problem.X != 0, axis=1) & jnp.any(problem.y != 0)
+    return state_of(point, can_explain, problem.maskable, problem.X.shape[1])
+
+
+def state_of(
+    point: Point, can_explain: Bool[Array, " k"], maskable: Bool[Array, " k"], rows: int
+) -> State:
+    """The same from what the features can do, with masks for so many rows."""
+    k, inclusion = len(maskable), point.inclusion
     state = State(
-        mask_mean=jnp.broadcast_to(inclusion[:, None], (k, n)),
+        mask_mean=jnp.broadcast_to(inclusion[:, None], (k, rows)),
         weights=point.weights,
         log_odds=jnp.log(inclusion) - jnp.log1p(-inclusion),
         noise_precision=point.noise_precision,
         active=jnp.ones(k, bool),
     )
-    can_explain = jnp.any(problem.X != 0, axis=1) & jnp.any(problem.y != 0)
-    return restrict(state, (can_explain & (inclusion > 0)) | ~problem.maskable)
+    return restrict(state, (can_explain & (inclusion > 0)) | ~maskable)
 
 
 def dense_point(
@@ -97,7 +103,7 @@ def dense_point(
         start, noise_variance = lax.cond(enough, by_least_squares, by_ridge)
     else:
         start, noise_variance = by_least_squares() if n > k else by_ridge()
-    return Point(inclusion, start, _precision(problem, noise_variance))
+    return Point(inclusion, start, precision_of(problem, noise_variance))
 
 
 def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) -> Point:
@@ -116,10 +122,29 @@ def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) 
     Returns:
         A point for each rate.
     """
-    k, rows = problem.X.shape
-    n = problem.num_samples
-    floor = n * noise_floor(problem)
-    m, scale = unit_columns(anchored(problem.X.T, problem.y, problem.sample_weights))
+    m = anchored(problem.X.T, problem.y, problem.sample_weights)
+    two_ended = problem.X.shape[1] > len(problem.X)
+    support, weights = best_subset(problem, rule, m, two_ended)
+    return points_on(problem, rates, support, weights, _mean_square(problem, weights))
+
+
+def best_subset(
+    problem: Problem | Totals, rule: Criterion, sums: Squares, two_ended: bool
+) -> tuple[Bool[Array, " k"], Float[Array, " k"]]:
+    """The subset of the highest score that a search by single moves finds, and its weights.
+
+    Args:
+        problem: The dataset.
+        rule: What a feature is charged.
+        sums: Its sums over samples.
+        two_ended: Whether to begin from all features as well as from none, for n > k.
+
+    Returns:
+        The features in it, and least squares on them.
+    """
+    n, k = problem.num_samples, len(sums.anchor)
+    floor = n * problem.noise_floor
+    m, scale = unit_columns(sums)
 
     def charges(support, at):
         precision = problem.noise_precision
@@ -135,23 +160,33 @@ def sparse_points(problem: Problem, rule: Criterion, rates: Float[Array, " s"]) 
         return search(m, start, charges, rise, n, most, 10 * k)
 
     starts = starts_of_search(m, most) | ~problem.maskable[None]
-    ends = lax.map(from_one, starts if rows > k else starts[:1])
+    ends = lax.map(from_one, starts if two_ended else starts[:1])
     best = jnp.argmax(ends.score)
     support, coef = ends.support[best], ends.refit.coef[best]
-    weights = jnp.where(support, coef * scale, 0)
-    noise_variance = _mean_square(problem, weights)
+    return support, jnp.where(support, coef * scale, 0)
+
+
+def points_on(
+    problem: Problem | Totals,
+    rates: Float[Array, " s"],
+    support: Bool[Array, " k"],
+    weights: Float[Array, " k"],
+    noise_variance: Float[Array, ""],
+) -> Point:
+    """Some features at each of some rates, all others out."""
+    k = len(support)
     kept_at = jnp.where(problem.maskable[None], rates[:, None], 1)
     return Point(
         inclusion=jnp.where(support[None], kept_at, 0),
         weights=jnp.broadcast_to(weights, (len(rates), k)),
-        noise_precision=jnp.broadcast_to(_precision(problem, noise_variance), rates.shape),
+        noise_precision=jnp.broadcast_to(precision_of(problem, noise_variance), rates.shape),
     )
 
 
-def _precision(problem: Problem, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
+def precision_of(problem: Problem | Totals, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
     if problem.noise_precision is not None:
         return problem.noise_precision
-    return 1 / jnp.maximum(noise_variance, noise_floor(problem))
+    return 1 / jnp.maximum(noise_variance, problem.noise_floor)
 
 
 def _mean_square(problem: Problem, weights: Float[Array, " k"]) -> Float[Array, ""]:
@@ -190,7 +225,7 @@ def _evidence_ridge(
     ratios = jnp.logspace(-3, 3, 61, dtype=X.dtype)
     spread = 1 + ratios[:, None] * eigenvalues[None, :]
     variances = (jnp.sum(squares[None] / spread, axis=1) + rest) / n
-    variances = jnp.maximum(variances, noise_floor(problem))
+    variances = jnp.maximum(variances, problem.noise_floor)
     evidence = -n * jnp.log(variances) - jnp.sum(jnp.log(spread), axis=1)
     best = jnp.argmax(evidence)
     weights = ratios[best] * scale * (directions @ (along / spread[best]))

@@ -51,8 +51,8 @@ def start(
     sizes = jnp.append(carry[1].size, jnp.sqrt(problem.mean(problem.y**2)))
     largest = jnp.append(jnp.max(jnp.abs(problem.X), axis=1), jnp.max(jnp.abs(problem.y)))
     most_steps = (options.max_steps - used) // solver.iterations
-    status = _verdict(state, ~jnp.any(state.active), jnp.asarray(False), most_steps < 1)
-    status = jnp.where(_squares_lost(sizes, largest), Status.NON_FINITE, status).astype(jnp.int32)
+    status = verdict(state, ~jnp.any(state.active), jnp.asarray(False), most_steps < 1)
+    status = jnp.where(squares_lost(sizes, largest), Status.NON_FINITE, status).astype(jnp.int32)
     return _loop.Lane(carry, jnp.zeros((), jnp.int32), status, most_steps)
 
 
@@ -66,7 +66,7 @@ def advance(problem: Problem, options: Options, solver: Solver, lane: _loop.Lane
     )
     converged &= solver.settled(problem, after, options.tolerance) | ~jnp.any(after.state.active)
     out_of_steps = num_steps >= lane.most_steps
-    status = _verdict(after.state, converged, solver.stalled(after), out_of_steps)
+    status = verdict(after.state, converged, solver.stalled(after), out_of_steps)
     return lane._replace(carry=(after, monitor), num_steps=num_steps, status=status)
 
 
@@ -108,7 +108,7 @@ def outcome(problem: Problem, solver: Solver, lane: _loop.Lane) -> Outcome:
     return Outcome(state, bound, lane.num_steps * solver.iterations, status.astype(jnp.int32))
 
 
-def _squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:
+def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:
     """Whether squares of a column or of y leave the range of the type.
 
     Args:
@@ -119,7 +119,7 @@ def _squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Boo
     return jnp.any(too_small | ~jnp.isfinite(sizes))
 
 
-def _verdict(
+def verdict(
     state: State,
     converged: Bool[Array, ""],
     stalled: Bool[Array, ""],

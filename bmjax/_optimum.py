@@ -5,7 +5,7 @@ follow each other, first from every start, then from the best end with a feature
 without masks or exchanged for another, as long as that leads to a better one.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,13 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _lane, _loop
-from bmjax._bound import bound_slack, masking_cost
+from bmjax._bound import Masks, bound_slack, masking_cost, masks_after_m_step
 from bmjax._criterion import Criterion, charge_at, criterion, score
 from bmjax._initial import Point, dense_point, sparse_points, state_at
 from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._solvers import Solver
 from bmjax._squares import Squares
-from bmjax._steps import m_step, moments, noise_floor, residual
+from bmjax._steps import m_step, moments, residual
 from bmjax._subset import (
     Charges,
     likelihood_rise,
@@ -29,16 +29,16 @@ from bmjax._subset import (
     turned,
     unit_columns,
 )
-from bmjax._types import Problem, State, Status, select
+from bmjax._types import Problem, State, Status, Totals, select
 
 # Rates of the starts from the best subset, and of a feature that a move adds: where the first has
 # led to nothing better, since a weak feature may be kept only if it is masked, the second.
 SPARSE_RATES = (0.99, 0.5)
 ADDED_RATES = (0.99, 0.5)
 # A smaller rise of the score, in nats, may be what was left to go when a fit was called converged.
-_LEAST_RISE = 0.01
+LEAST_RISE = 0.01
 # A move's masks adapt only after it, so one that looks a little worse is tried as well, in nats.
-_WORTH_A_TRY = -1.0
+WORTH_A_TRY = -1.0
 
 
 class Plan(NamedTuple):
@@ -112,19 +112,9 @@ def begin(
 ) -> Climb:
     """The first fit before its first step."""
     state = state_at(problem, jax.tree.map(lambda leaf: leaf[0], points))
-    dtype, k = problem.y.dtype, len(problem.X)
-    rows = plan.fits
+    dtype = problem.y.dtype
     zero, no = jnp.zeros((), jnp.int32), jnp.asarray(False)
-    blank = Starts(
-        score=jnp.full(rows, -jnp.inf, dtype),
-        bound=jnp.full(rows, jnp.nan, dtype),
-        size=jnp.full(rows, -1, jnp.int32),
-        status=jnp.full(rows, Status.RUNNING, jnp.int32),
-        num_steps=jnp.zeros(rows, jnp.int32),
-        inclusion=jnp.full((rows, k), jnp.nan, dtype),
-        coef=jnp.full((rows, k), jnp.nan, dtype),
-        best=zero,
-    )
+    blank = blank_starts(plan.fits, len(problem.X), dtype)
     unknown = _lane.Outcome(state, jnp.asarray(jnp.nan, dtype), zero, zero)
     return Climb(
         lane=_lane.start(problem, options, solver, state),
@@ -135,6 +125,20 @@ def begin(
         improved=no,
         failures=zero,
         starts=blank,
+    )
+
+
+def blank_starts(rows: int, k: int, dtype: Any) -> Starts:
+    """The record of fits that have not been made."""
+    return Starts(
+        score=jnp.full(rows, -jnp.inf, dtype),
+        bound=jnp.full(rows, jnp.nan, dtype),
+        size=jnp.full(rows, -1, jnp.int32),
+        status=jnp.full(rows, Status.RUNNING, jnp.int32),
+        num_steps=jnp.zeros(rows, jnp.int32),
+        inclusion=jnp.full((rows, k), jnp.nan, dtype),
+        coef=jnp.full((rows, k), jnp.nan, dtype),
+        best=jnp.zeros((), jnp.int32),
     )
 
 
@@ -150,7 +154,7 @@ def next_fit(
     highest = climb.starts.score[climb.starts.best]
     slack = bound_slack(problem, highest)
     # The first fit is the best until another is better, even if it has no score.
-    improved = (number == 0) | (value > highest + jnp.maximum(_LEAST_RISE, slack))
+    improved = (number == 0) | (value > highest + jnp.maximum(LEAST_RISE, slack))
     best = select(improved, end, climb.best)
     row = Starts(
         score=value,
@@ -182,7 +186,7 @@ def next_fit(
         rank, rate = failed // len(ADDED_RATES), failed % len(ADDED_RATES)
         rate = jnp.asarray(ADDED_RATES, problem.y.dtype)[rate]
         state, rise = best_move(problem, rule, best.state, rate, rank)
-        return state, ~(rise > _WORTH_A_TRY) | (following == plan.fits)
+        return state, ~(rise > WORTH_A_TRY) | (following == plan.fits)
 
     if plan.moves == 0:
         state, done = another_start()[0], following == plan.starts
@@ -203,10 +207,13 @@ def next_fit(
 
 
 def report(
-    climb: Climb, uncertainty: Uncertainty | None = None, course: History | None = None
+    best: _lane.Outcome,
+    starts: Starts,
+    uncertainty: Uncertainty | None = None,
+    course: History | None = None,
 ) -> Result:
     """What there is to say of a dataset whose fits have all ended."""
-    state, bound, _, status = climb.best
+    state, bound, _, status = best
     return Result(
         coef=jnp.where(state.active, state.coef, 0),
         weights=state.weights,
@@ -216,9 +223,9 @@ def report(
         center=jnp.zeros_like(state.weights),
         noise_precision=state.noise_precision,
         bound=bound,
-        num_steps=jnp.sum(climb.starts.num_steps, dtype=jnp.int32),
+        num_steps=jnp.sum(starts.num_steps, dtype=jnp.int32),
         status=status,
-        starts=climb.starts,
+        starts=starts,
         uncertainty=uncertainty,
         history=course,
     )
@@ -247,31 +254,53 @@ def best_move(
     Returns:
         The state after the move, weights and noise re-estimated, and the rise of the score.
     """
-    k, n = len(problem.X), problem.num_samples
     kept = state.active
     at_masks = moments(problem, state)
     variance = jnp.where(kept, at_masks.variance, 0)
     features = jnp.where(kept[:, None], at_masks.masked, problem.X)
     left = residual(problem, state)
     counted = problem.weighted(features)
-    m, _ = unit_columns(
-        Squares(
-            gram=counted @ features.T + jnp.diag(variance),
-            anchor=state.weights,
-            slope=counted @ left - variance * state.weights,
-            square=problem.total(left**2) + state.weights**2 @ variance,
-            samples=jnp.asarray(n, left.dtype),
-        )
+    sums = Squares(
+        gram=counted @ features.T + jnp.diag(variance),
+        anchor=state.weights,
+        slope=counted @ left - variance * state.weights,
+        square=problem.total(left**2) + state.weights**2 @ variance,
+        samples=jnp.asarray(problem.num_samples, left.dtype),
     )
+    masks = masks_after_m_step(problem, state)
+    after, rise = choose_move(problem, rule, state, sums, masks, rank)
+    mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)
+    moved = state._replace(active=after, mask_mean=jnp.where(after[:, None], mask_mean, 0))
+    return m_step(problem, moved), rise
+
+
+def choose_move(
+    problem: Problem | Totals,
+    rule: Criterion,
+    state: State,
+    sums: Squares,
+    masks: Masks,
+    rank: Int[Array, ""] | int,
+) -> tuple[Bool[Array, " k"], Float[Array, ""]]:
+    """The features after a move, and by how much the score rises.
+
+    Args:
+        problem: The dataset.
+        rule: What features are charged.
+        state: Where to move from.
+        sums: Of the masked features that are kept and of the others as they are, around the
+            weights.
+        masks: What there is to know of the masks.
+        rank: 0 for the best move, 1 for the second best and so on.
+    """
+    k, n, kept = len(state.weights), problem.num_samples, state.active
+    m, _ = unit_columns(sums)
     new = charge_at(rule, problem, state)
     # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
-    own = masking_cost(problem, state) - 0.5 * problem.log_samples + new
+    own = masking_cost(problem, state, masks) - 0.5 * problem.log_samples + new
     charges = Charges(rule.per_feature(jnp.where(kept, own, 0)), new, rule.by_size)
-    rise = likelihood_rise(n, problem.noise_precision, n * noise_floor(problem))
+    rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
     most = most_features(problem.num_rows, k)
     gains = rises(m, kept, refit(m, kept), charges, rise, most)
     move = jnp.argsort(gains, descending=True)[rank]
-    after = kept ^ turned(move, k)
-    mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)
-    moved = state._replace(active=after, mask_mean=jnp.where(after[:, None], mask_mean, 0))
-    return m_step(problem, moved), gains[move]
+    return kept ^ turned(move, k), gains[move]

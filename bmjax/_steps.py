@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from bmjax._gradient import Parameters
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, Totals
 
 
 def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
@@ -47,11 +47,41 @@ def sweep(
     after them, and the masks of pruned ones are left as they are, without effect since their
     weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
     """
-    k, n = len(problem.X), problem.num_samples
-    # -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
+    offset = mask_offset(state, problem.num_samples)
+    carry = state.mask_mean, residual
+    mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned)
+    return state._replace(mask_mean=mask_mean)
+
+
+def mask_offset(state: State, n: int | Float[Array, ""]) -> Float[Array, " k"]:
+    """What every sample adds to the log-odds of a mask: logit(pi) - 1 / (2 n pi).
+
+    -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
+    """
     live = state.active & (state.log_odds > -jnp.inf)
     log_odds = jnp.where(live, state.log_odds, 0)
-    offset = jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
+    return jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
+
+
+def visit(
+    X: Float[Array, "k n"],
+    state: State,
+    offset: Float[Array, " k"],
+    carry: tuple[Float[Array, "k n"], Float[Array, " n"]],
+    sweeps: int,
+    skip_pruned: bool,
+) -> tuple[Float[Array, "k n"], Float[Array, " n"]]:
+    """Masks and residual after all features have been visited so many times.
+
+    Args:
+        X: Features.
+        state: Weights, noise precision and what is active; its masks are not looked at.
+        offset: What every sample adds to the log-odds of a mask.
+        carry: Masks and residual before.
+        sweeps: How many times.
+        skip_pruned: See `sweep`.
+    """
+    k = len(X)
     weights = jnp.where(state.active, state.weights, 0)
     features, count = jnp.arange(k, dtype=jnp.int32), k
     if skip_pruned:
@@ -59,12 +89,12 @@ def sweep(
         features = jnp.argsort(~needed, stable=True).astype(jnp.int32)
         count = jnp.sum(needed, dtype=jnp.int32)
 
-    def visit(position, carry):
+    def visit_one(position, carry):
         mask_mean, residual = carry
         feature = features[position]
         # Reading and writing one row by dynamic slices keeps the update in place: other forms
         # make XLA on CPU copy the whole array for every feature.
-        effect = lax.dynamic_index_in_dim(problem.X, feature, keepdims=False) * weights[feature]
+        effect = lax.dynamic_index_in_dim(X, feature, keepdims=False) * weights[feature]
         old = lax.dynamic_index_in_dim(mask_mean, feature, keepdims=False)
         without = residual + old * effect
         new = jax.nn.sigmoid(
@@ -73,10 +103,9 @@ def sweep(
         mask_mean = lax.dynamic_update_index_in_dim(mask_mean, new, feature, 0)
         return mask_mean, without - new * effect
 
-    carry = state.mask_mean, residual
     for _ in range(sweeps):
-        carry = lax.fori_loop(0, count, visit, carry)
-    return state._replace(mask_mean=carry[0])
+        carry = lax.fori_loop(0, count, visit_one, carry)
+    return carry
 
 
 @jax.custom_batching.custom_vmap
@@ -99,7 +128,9 @@ def prune(problem: Problem, state: State) -> State:
     return restrict(state, survivors(problem, state, problem.mean(state.mask_mean)))
 
 
-def survivors(problem: Problem, state: State, mean_mask: Float[Array, " k"]) -> Bool[Array, " k"]:
+def survivors(
+    problem: Problem | Totals, state: State, mean_mask: Float[Array, " k"]
+) -> Bool[Array, " k"]:
     """The active features that pruning leaves."""
     return state.active & ((mean_mask >= problem.prune_threshold) | ~problem.maskable)
 
@@ -205,7 +236,7 @@ class Leftover(NamedTuple):
 def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, Leftover]:
     """The M step from moments already at hand, and what it leaves of y."""
     weights = solve_normal_equations(moments.omega, moments.cross, state.active)
-    log_odds = jnp.where(state.active, _log_odds(moments.kept, moments.left_out), -jnp.inf)
+    log_odds = jnp.where(state.active, log_odds_of(moments.kept, moments.left_out), -jnp.inf)
     state = state._replace(weights=weights, log_odds=log_odds)
     return _with_noise_precision(problem, state, moments)
 
@@ -251,7 +282,7 @@ def ascend(
     assert isinstance(updates, Parameters)
     moved = moves & (updates.inclusion != 0)
     pi = jnp.clip(pi + updates.inclusion, 0, 1)
-    log_odds = jnp.where(moved, _log_odds(pi, 1 - pi), state.log_odds)
+    log_odds = jnp.where(moved, log_odds_of(pi, 1 - pi), state.log_odds)
     weights = jnp.where(state.active, weights + updates.weights, 0)
     state = state._replace(weights=weights, log_odds=log_odds)
     return _with_noise_precision(problem, state, moments)[0], optimizer_state
@@ -300,21 +331,15 @@ def unit_diagonal_factor(
     return scaled, scale, factor
 
 
-def noise_floor(problem: Problem) -> Float[Array, ""]:
-    """The smallest noise variance that residuals of y can show in this floating-point type."""
-    info = jnp.finfo(problem.y.dtype)
-    return jnp.maximum((8 * info.eps) ** 2 * problem.mean(problem.y**2), 1e4 * info.tiny)
-
-
-def exact_fit(problem: Problem, state: State) -> Bool[Array, ""]:
+def exact_fit(problem: Problem | Totals, state: State) -> Bool[Array, ""]:
     """Whether the noise precision, if it is learned, has come to its cap."""
     if problem.noise_precision is not None:
         return jnp.asarray(False)
-    at_floor = state.noise_precision * noise_floor(problem) > 0.99  # one, but for rounding
+    at_floor = state.noise_precision * problem.noise_floor > 0.99  # one, but for rounding
     return at_floor & jnp.any(state.active)
 
 
-def _log_odds(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float[Array, " k"]:
+def log_odds_of(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float[Array, " k"]:
     """log(rate / complement), infinite at the ends without infinite derivatives there."""
     inside = (rate > 0) & (complement > 0)
     ends = jnp.where(rate > 0, jnp.inf, -jnp.inf)
@@ -335,7 +360,7 @@ def _with_noise_precision(
     leftover = Leftover(left, sum_squares)
     if problem.noise_precision is not None:
         return state._replace(noise_precision=problem.noise_precision), leftover
-    variance = jnp.maximum(sum_squares / problem.num_samples, noise_floor(problem))
+    variance = jnp.maximum(sum_squares / problem.num_samples, problem.noise_floor)
     return state._replace(noise_precision=1 / variance), leftover
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._types import Problem, State, select
+from bmjax._types import Problem, State, Totals, select
 
 # A window is at least this fraction of the steps before it, so that a rate of convergence as
 # slow as one over the number of steps shows clearly above rounding.
@@ -55,9 +55,9 @@ def coordinates(state: State, size: Float[Array, " k"]) -> Float[Array, " d"]:
     return jnp.concatenate([log_inclusion, jnp.where(state.active, signal, 0), noise[None]])
 
 
-def start(problem: Problem, state: State) -> Monitor:
+def start(problem: Problem | Totals, state: State) -> Monitor:
     """The monitor before the first step."""
-    size = jnp.sqrt(problem.mean(problem.X**2))
+    size = jnp.sqrt(problem.mean_squares)
     here = coordinates(state, size)
     zero = jnp.zeros((), jnp.int32)
     # `oldest` is compared with only once two windows have passed, see `pruned_at`.
@@ -65,7 +65,7 @@ def start(problem: Problem, state: State) -> Monitor:
 
 
 def observe(
-    problem: Problem,
+    problem: Problem | Totals,
     monitor: Monitor,
     before: State,
     after: State,
@@ -111,7 +111,7 @@ def observe(
 
 
 def _within(
-    problem: Problem,
+    problem: Problem | Totals,
     monitor: Monitor,
     newest: Float[Array, " d"],
     state: State,
@@ -146,7 +146,7 @@ def _within(
     return jnp.all(predicted | still)
 
 
-def crawl(problem: Problem, tolerance: Float[Array, ""]) -> Float[Array, ""]:
+def crawl(problem: Problem | Totals, tolerance: Float[Array, ""]) -> Float[Array, ""]:
     """Change of a log inclusion rate in one step that counts as none.
 
     A slope of the bound of s nats per unit of log inclusion moves it by s / n in an EM step; this

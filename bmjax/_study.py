@@ -17,10 +17,11 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
-from bmjax import _validate
+from bmjax import _devices, _validate
 from bmjax._bar import progress_bar
-from bmjax._checkpoint import Checkpoint
+from bmjax._checkpoint import open_checkpoint
 from bmjax._clock import Spent, timed
 from bmjax._loop import one_by_one
 from bmjax._outcomes import Outcomes, Study
@@ -85,6 +86,7 @@ def monte_carlo(
     chunk: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    mesh: Mesh | None = None,
 ) -> Study:
     """Run methods on the same synthetic datasets and score them against the truth.
 
@@ -110,6 +112,10 @@ def monte_carlo(
             starts. The same call finds it there and goes on, to the same bits as without a pause.
         progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
             terminal and rich is installed.
+        mesh: Devices to spread drawing and plain functions over, whatever its axes; a batched
+            method may take it too: `batched(partial(bmjax.fit_batch, mesh=mesh))`. With several
+            processes each makes the same call and has the whole study, host-side methods run in
+            all of them, and the checkpoint must be a folder that all see. Default: one device.
 
     Returns:
         The study: outcomes dataset by dataset, means, paired differences, a table.
@@ -132,17 +138,19 @@ def monte_carlo(
         size = -(-repeats // -(-repeats // size))
     else:
         size = min(_validate.count("chunk", chunk, low=1), repeats)
-    draw = _one_by_one(lambda i: simulate(jax.random.fold_in(key, i)), size)
-    runners = {name: _runner(name, method, shapes, size) for name, method in asked.items()}
+    spread = _Spread(_devices.checked(mesh), size)
+    draw = spread.over_rows(lambda i: simulate(jax.random.fold_in(key, i)))
+    runners = {name: _runner(name, method, shapes, spread) for name, method in asked.items()}
 
     kept = None
     if checkpoint is not None:
-        kept = Checkpoint(checkpoint, _settings(simulate, asked, key, repeats, size, shapes))
+        settings = _settings(simulate, asked, key, repeats, size, shapes)
+        kept = open_checkpoint(checkpoint, settings)
 
     def made(begin: int, count: int, report: Callable[[str, int], None]) -> _Chunk:
-        index = jnp.asarray(np.arange(begin, begin + size, dtype=np.int32))
-        data = jax.block_until_ready(draw((index,), jnp.asarray(count, jnp.int32)))
-        part = _Chunk(np.asarray(data.coef)[:count], {}, {})
+        index = (begin + spread.deal.datasets(count)).astype(np.int32)
+        data = jax.block_until_ready(draw((index,), count))
+        part = _Chunk(spread.in_order(data.coef, count), {}, {})
         for name, run in runners.items():
             part.found[name], part.seconds[name] = timed(partial(run, data, begin, count))
             report(name, count)
@@ -250,7 +258,36 @@ _Run = Callable[[Dataset, int, int], _Found]
 """From a chunk of datasets, the number of its first one, and how many of it are real."""
 
 
-def _runner(name: str, method: Method, shapes: Dataset, size: int) -> _Run:
+class _Spread:
+    """How the datasets of a chunk lie on the devices, or on one where there is no mesh."""
+
+    def __init__(self, mesh: Mesh | None, size: int):
+        devices = 1 if mesh is None else mesh.size
+        self.deal = _devices.Deal(-(-size // devices), devices)
+        self._mesh = mesh
+
+    def over_rows(self, function: Callable[..., Any]) -> Callable[[Any, int], Any]:
+        """A function of one dataset as one of the rows of a chunk, of which so many are real."""
+        run = _one_by_one(function, self.deal.slots)
+        mesh = self._mesh
+        if mesh is None:
+            compiled = jax.jit(run)
+            return lambda rows, count: compiled(rows, jnp.asarray(count, jnp.int32))
+        everywhere = jax.jit(_devices.spread(lambda rows, _, count: run(rows, count), mesh))
+
+        def on_all(rows: Any, count: int) -> Any:
+            rows = jax.tree.map(lambda leaf: _devices.split(mesh, leaf), rows)
+            return everywhere(rows, None, _devices.split(mesh, self.deal.counts(count)))
+
+        return on_all
+
+    def in_order(self, tree: Any, count: int) -> Any:
+        """The real rows of a chunk, by number, on the host."""
+        at = self.deal.places(count)
+        return jax.tree.map(lambda leaf: leaf[at], _devices.to_host(tree))
+
+
+def _runner(name: str, method: Method, shapes: Dataset, spread: _Spread) -> _Run:
     """How to apply a method to a chunk, tried on shapes where it can be."""
     k = shapes.X.shape[-1]
     function = method.function
@@ -261,26 +298,26 @@ def _runner(name: str, method: Method, shapes: Dataset, size: int) -> _Run:
     if method.takes == "a traced dataset":
         with _naming(name):
             jax.eval_shape(one, shapes.X, shapes.y)
-        every = _one_by_one(one, size)
+        every = spread.over_rows(one)
 
         def run(data: Dataset, begin: int, count: int) -> _Found:
             del begin
             with _naming(name):
-                found = every((data.X, data.y), jnp.asarray(count, jnp.int32))
-                return jax.tree.map(lambda leaf: np.asarray(leaf)[:count], found)
+                return spread.in_order(every((data.X, data.y), count), count)
 
     elif method.takes == "a batch":
 
         def run(data: Dataset, begin: int, count: int) -> _Found:
             del begin
+            X, y = spread.in_order((data.X, data.y), count)
             with _naming(name):
-                found = _read(function(data.X[:count], data.y[:count]), (count, k))
+                found = _read(function(jnp.asarray(X), jnp.asarray(y)), (count, k))
                 return jax.tree.map(np.asarray, found)
 
     else:
 
         def run(data: Dataset, begin: int, count: int) -> _Found:
-            X, y = np.asarray(data.X), np.asarray(data.y)
+            X, y = spread.in_order((data.X, data.y), count)
             rows = []
             for i in range(count):
                 with _naming(name, f" on dataset {begin + i}"):
@@ -291,7 +328,7 @@ def _runner(name: str, method: Method, shapes: Dataset, size: int) -> _Run:
 
 
 def _one_by_one(function: Callable[..., Any], size: int) -> Callable[..., Any]:
-    """A function of one dataset, compiled for the first `count` of `size` rows of its arguments.
+    """A function of one dataset as one of the first `count` of `size` rows of its arguments.
 
     The count is traced, so that a last chunk that is not full costs no more than it holds, and
     so that the loop is compiled alike for every size and rounds alike.
@@ -306,7 +343,7 @@ def _one_by_one(function: Callable[..., Any], size: int) -> Callable[..., Any]:
 
         return one_by_one(one, size, count)
 
-    return jax.jit(run)
+    return run
 
 
 def _read(result: Any, shape: tuple[int, ...]) -> _Found:

@@ -22,7 +22,7 @@ feature after another.
 
 import math
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,26 @@ class Problem(NamedTuple):
             return jnp.ones(len(self.X), bool)
         return ~self.unmasked
 
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type that the fit is made in."""
+        return self.y.dtype
+
+    @property
+    def mean_squares(self) -> Float[Array, " k"]:
+        """Mean square of each feature."""
+        return self.mean(self.X**2)
+
+    @property
+    def target_square(self) -> Float[Array, ""]:
+        """Mean square of the target."""
+        return self.mean(self.y**2)
+
+    @property
+    def noise_floor(self) -> Float[Array, ""]:
+        """The smallest noise variance that residuals of y can show in this type."""
+        return smallest_variance(self.target_square)
+
     def weighted(self, values: Float[Array, "*d n"]) -> Float[Array, "*d n"]:
         """Values of the samples, each as often as its sample counts."""
         if self.sample_weights is None:
@@ -93,6 +113,43 @@ class Problem(NamedTuple):
         if self.sample_weights is None:
             return jnp.mean(values, axis=-1)
         return self.total(values) / self.num_samples
+
+
+class Totals(NamedTuple):
+    """What a dataset comes to as a whole: all of a `Problem` that does not need its rows.
+
+    Attributes:
+        num_samples: Number of samples n, the sum of their weights.
+        num_rows: Number of rows that count at all.
+        mean_squares: Mean square of each feature.
+        target_square: Mean square of the target.
+        maskable: The features that may be masked and pruned.
+        noise_precision: The noise precision where it is known, else None (it is learned).
+        prune_threshold: A feature whose mean mask falls below this is pruned.
+    """
+
+    num_samples: Float[Array, ""]
+    num_rows: Int[Array, ""]
+    mean_squares: Float[Array, " k"]
+    target_square: Float[Array, ""]
+    maskable: Bool[Array, " k"]
+    noise_precision: Float[Array, ""] | None
+    prune_threshold: Float[Array, ""]
+
+    @property
+    def log_samples(self) -> Float[Array, ""]:
+        """The logarithm of n."""
+        return jnp.log(self.num_samples)
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type that the fit is made in."""
+        return self.mean_squares.dtype
+
+    @property
+    def noise_floor(self) -> Float[Array, ""]:
+        """The smallest noise variance that residuals of y can show in this type."""
+        return smallest_variance(self.target_square)
 
 
 class State(NamedTuple):
@@ -127,6 +184,12 @@ class State(NamedTuple):
             & jnp.isfinite(self.noise_precision)
             & ~jnp.isnan(self.log_odds).any()
         )
+
+
+def smallest_variance(target_square: Float[Array, ""]) -> Float[Array, ""]:
+    """The smallest noise variance that residuals of y can show in their floating-point type."""
+    info = jnp.finfo(target_square.dtype)
+    return jnp.maximum((8 * info.eps) ** 2 * target_square, 1e4 * info.tiny)
 
 
 def select(choice: Bool[Array, ""], yes: T, no: T) -> T:

@@ -1,12 +1,14 @@
 """How well the data determine the effects of the features that a fit has kept."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bmjax._frame import centred
 from bmjax._result import Uncertainty
 from bmjax._steps import inverse_over, moments
-from bmjax._types import Problem, State
+from bmjax._types import Problem, State, Totals
 
 
 def uncertainty(problem: Problem, state: State) -> Uncertainty:
@@ -23,23 +25,49 @@ def uncertainty(problem: Problem, state: State) -> Uncertainty:
     noise variance ||y - X coef||^2 / (n - p); where the noise is known, with its variance and the
     masks'.
     """
-    at_masks = moments(problem, state)
+    coef = jnp.where(state.active, state.coef, 0)
+    return uncertainty_of(
+        problem,
+        state,
+        omega=moments(problem, state).omega,
+        gram=problem.weighted(problem.X) @ problem.X.T,
+        left=lambda: problem.total((problem.y - coef @ problem.X) ** 2),
+        correlation=correlation(problem),
+    )
+
+
+def uncertainty_of(
+    problem: Problem | Totals,
+    state: State,
+    omega: Float[Array, "k k"],
+    gram: Float[Array, "k k"],
+    left: Callable[[], Float[Array, ""]],
+    correlation: Float[Array, "k k"],
+) -> Uncertainty:
+    """The same from sums over samples.
+
+    Args:
+        problem: The dataset.
+        state: A fitted state.
+        omega: Its second moments of the masked features.
+        gram: X'X.
+        left: ||y - X coef||^2, evaluated where the noise is not known.
+        correlation: Of the columns.
+    """
     # In this order, so that a feature hardly included does not divide by its rate.
     size = state.inclusion / jnp.sqrt(state.noise_precision)
-    given_masks = inverse_over(at_masks.omega, state.active) * size[:, None] * size[None, :]
+    given_masks = inverse_over(omega, state.active) * size[:, None] * size[None, :]
     coef = jnp.where(state.active, state.coef, 0)
     if problem.noise_precision is None:
         freedom = problem.num_samples - jnp.sum(state.active, dtype=coef.dtype)
-        left = problem.total((problem.y - coef @ problem.X) ** 2)
-        variance = left / jnp.maximum(freedom, 1)
+        variance = left() / jnp.maximum(freedom, 1)
     else:
         spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
-        variance = 1 / problem.noise_precision + spread @ problem.mean(problem.X**2)
-    gram = problem.weighted(problem.X) @ problem.X.T
+        variance = 1 / problem.noise_precision + spread @ problem.mean_squares
     return Uncertainty(
         covariance=variance * inverse_over(gram, state.active),
         covariance_given_masks=given_masks,
-        correlation=correlation(problem),
+        correlation=correlation,
     )
 
 

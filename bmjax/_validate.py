@@ -33,6 +33,28 @@ def weighted_data(
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit or a value is not finite.
     """
+    features, target, dtype = _pair(X, y)
+    n = len(target)
+    if n < 2:
+        raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
+    if sample_weights is None:
+        return _finite("X", features, dtype), _finite("y", target, dtype), None
+    weights = weights_of_samples(sample_weights, n, dtype)
+    if all(map(_known, (features, target, weights))):
+        counts = np.asarray(weights) > 0
+        if np.sum(counts) < 2:
+            raise ValueError(
+                f"sample_weights has {np.sum(counts)} entries above zero; at least 2 samples are "
+                "needed to see any noise."
+            )
+        if not counts.all():
+            features = np.where(counts[:, None], np.asarray(features), 0)
+            target = np.where(counts, np.asarray(target), 0)
+    return _finite("X", features, dtype), _finite("y", target, dtype), weights
+
+
+def _pair(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
+    """X as (n, k), y as (n,), where they lie, and their common type."""
     features, target = _real("X", X), _real("y", y)
     if features.ndim != 2:
         raise ValueError(
@@ -50,25 +72,37 @@ def weighted_data(
         raise ValueError(
             f"y has {len(target)} entries but X has {n} rows; one target for each row."
         )
-    if n < 2:
-        raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
     if k < 1:
         raise ValueError(f"X has shape {features.shape}: no column, so there is no feature to fit.")
     dtype = np.promote_types(np.promote_types(features.dtype, target.dtype), np.float32)
-    if sample_weights is None:
-        return _finite("X", features, dtype), _finite("y", target, dtype), None
-    weights = weights_of_samples(sample_weights, n, dtype)
-    if all(map(_known, (features, target, weights))):
-        counts = np.asarray(weights) > 0
-        if np.sum(counts) < 2:
-            raise ValueError(
-                f"sample_weights has {np.sum(counts)} entries above zero; at least 2 samples are "
-                "needed to see any noise."
-            )
+    return features, target, dtype
+
+
+def rows(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some rows of a dataset as NumPy arrays of float64.
+
+    Rows of weight zero are cleared; without weights each row counts once.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    features, target, _ = _pair(X, y)
+    features, target = np.asarray(features), np.asarray(target)
+    counts = np.ones(len(target))
+    if sample_weights is not None:
+        counts = np.asarray(weights_of_samples(sample_weights, len(target), float), float)
         if not counts.all():
-            features = np.where(counts[:, None], np.asarray(features), 0)
-            target = np.where(counts, np.asarray(target), 0)
-    return _finite("X", features, dtype), _finite("y", target, dtype), weights
+            features = np.where(counts[:, None] > 0, features, 0)
+            target = np.where(counts > 0, target, 0)
+    arrays = []
+    for name, array in (("X", features), ("y", target)):
+        if not np.isfinite(array).all():
+            _finite(name, array, array.dtype)  # says what is wrong
+        arrays.append(array.astype(float, copy=False))
+    return arrays[0], arrays[1], counts
 
 
 def host_data(

@@ -1,0 +1,229 @@
+"""Passes over the rows of a dataset that memory does not hold, each leaving sums over samples.
+
+Given the parameters, the masks of a sample depend on that sample alone. So they need not be kept:
+every pass finds them anew, by sweeps from the inclusion rates until they rest, and leaves sums of
+k and k x k numbers. All in float64: of a sum over ten million samples float32 has little left.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from bmjax._blocks import Block, Blocks
+from bmjax._bound import entropy
+from bmjax._frame import DUST, Frame, Units
+from bmjax._squares import Squares
+from bmjax._steps import mask_offset, residual, visit
+from bmjax._threads import Settings
+from bmjax._types import Problem, State
+
+T = TypeVar("T")
+
+# The masks of a block rest when the last sweep has moved no residual by more than this part of the
+# noise level; or after so many sweeps.
+_REST, _MOST_SWEEPS = 1e-4, 100
+
+
+class _Level(NamedTuple):
+    """Sums over samples of the data as they are.
+
+    Attributes:
+        samples: Number of samples.
+        rows: Number of rows that count.
+        x: Sum of each feature.
+        y: Sum of the target.
+    """
+
+    samples: Any
+    rows: Any
+    x: Any
+    y: Any
+
+
+class _Plain(NamedTuple):
+    """Sums over samples without masks, y less what an anchor explains.
+
+    Attributes:
+        gram: X'X.
+        slope: X'residual.
+        square: ||residual||^2.
+    """
+
+    gram: Any
+    slope: Any
+    square: Any
+
+
+class MaskedSums(NamedTuple):
+    """Sums over samples that an M step and a move need.
+
+    Features that are pruned are taken as never masked, for the sake of moves.
+
+    Attributes:
+        gram: (X o M)'(X o M).
+        variance: sum_n x_nk^2 Var[z_nk], what the masks' own variance adds to its diagonal.
+        slope: (X o M)'residual, with the residual of the weights that the masks were found with.
+        square: ||residual||^2.
+        kept: Sum of each mask.
+        left_out: The same of one minus it.
+        entropy: Sum of the masks' entropies.
+    """
+
+    gram: Any
+    variance: Any
+    slope: Any
+    square: Any
+    kept: Any
+    left_out: Any
+    entropy: Any
+
+
+class Passes:
+    """The passes over the rows, in the frame that the fit is made in.
+
+    Attributes:
+        units: The way back to the user's units.
+        intercept: Whether a feature of ones is the last one.
+        samples, rows: Number of samples, and of rows that count.
+        mean: Mean of each feature, with that of ones.
+        largest: Largest absolute value of each feature, and of the target.
+    """
+
+    def __init__(self, source: Blocks, frame: Frame):
+        self._source, self.intercept = source, frame.intercept
+        self._center = np.zeros(source.k)
+        self._y_center = 0.0
+        self._varies = np.ones(source.k, bool)
+        low, high = np.full(source.k + 1, np.inf), np.full(source.k + 1, -np.inf)
+        level = _Level(0.0, 0, np.zeros(source.k), 0.0)
+        for block in source:
+            counted = block.counts > 0
+            rows = np.column_stack([block.X[counted], block.y[counted]])
+            low = np.minimum(low, rows.min(axis=0, initial=np.inf))
+            high = np.maximum(high, rows.max(axis=0, initial=-np.inf))
+            counts = block.counts
+            own = _Level(counts.sum(), counted.sum(), counts @ block.X, counts @ block.y)
+            level = _Level(*(a + b for a, b in zip(level, own, strict=True)))
+        if level.rows <= source.k:
+            raise ValueError(
+                f"blocks hold {level.rows} rows for {source.k} features; a stream is for more rows "
+                "than features. Use bmjax.fit, which such data fit into memory for."
+            )
+        self.samples, self.rows = float(level.samples), int(level.rows)
+        self.largest = np.maximum(-low, high)
+        self.mean = jnp.asarray(level.x / self.samples)
+        if frame.intercept:
+            center = np.append(level.x, level.y) / self.samples
+            widest = np.maximum(center - low, high - center)
+            varies = widest > DUST * np.finfo(float).eps * np.abs(center)
+            self._center, self._y_center = center[:-1], center[-1]
+            self._varies = varies[:-1]
+            self.mean = jnp.zeros(source.k + 1).at[-1].set(1)
+            self.largest = np.append(np.where(varies, widest, 0)[:-1], [1.0, widest[-1]])
+        self.units = Units(
+            center=jnp.asarray(self._center),
+            scale=jnp.ones(source.k),
+            y_center=jnp.asarray(self._y_center),
+            y_scale=jnp.ones(()),
+            num_samples=jnp.asarray(self.samples),
+        )
+
+    def plain(self, anchor: Float[Array, " k"]) -> Squares:
+        """The sums around an anchor without masks."""
+        sums = self._total(partial(_plain_sums, anchor=anchor))
+        return Squares(sums.gram, anchor, sums.slope, sums.square, jnp.asarray(self.samples))
+
+    def masked(self, state: State) -> MaskedSums:
+        """The sums at the masks that rest where the parameters of a state hold them."""
+        offset = mask_offset(state, jnp.asarray(self.samples))
+        return self._total(partial(_masked_sums, state, offset))
+
+    def _total(self, sums: Callable[[Block], T]) -> T:
+        """What a function of a block comes to in all, added in the order of the blocks."""
+        workers = len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
+        inherited, total = Settings.here(), None
+
+        def work(block: Block) -> Any:
+            with inherited.in_this_thread():
+                return jax.tree.map(np.asarray, sums(self._framed(block)))
+
+        def add(part: Any) -> Any:
+            return part if total is None else jax.tree.map(np.add, total, part)
+
+        with ThreadPoolExecutor(workers) as pool:
+            waiting: deque[Future[Any]] = deque()
+            for block in self._source:
+                waiting.append(pool.submit(work, block))
+                if len(waiting) > workers:  # no more in memory than are worked on, and one
+                    total = add(waiting.popleft().result())
+            for future in waiting:
+                total = add(future.result())
+        return jax.tree.map(jnp.asarray, total)
+
+    def _framed(self, block: Block) -> Block:
+        """A block with what the frame asks for."""
+        if not self.intercept:
+            return block
+        here = (block.counts > 0)[:, None]
+        X = np.where(here & self._varies, block.X - self._center, 0)
+        X = np.concatenate([X, np.ones((len(X), 1))], axis=1)
+        y = np.where(here[:, 0], block.y - self._y_center, 0)
+        return Block(X, y, block.counts)
+
+
+def _rows(block: Block) -> Problem:
+    """A block as a small dataset, for its sums over samples."""
+    no_threshold = jnp.zeros((), block.y.dtype)
+    return Problem(
+        jnp.asarray(block.X).T, jnp.asarray(block.y), None, no_threshold, jnp.asarray(block.counts)
+    )
+
+
+@jax.jit
+def _plain_sums(block: Block, *, anchor: Float[Array, " k"]) -> _Plain:
+    data = _rows(block)
+    left = data.y - anchor @ data.X
+    counted = data.weighted(data.X)
+    return _Plain(counted @ data.X.T, counted @ left, data.total(left**2))
+
+
+@jax.jit
+def _masked_sums(state: State, offset: Float[Array, " k"], block: Block) -> MaskedSums:
+    data = _rows(block)
+    # In units of the noise level: what a sweep moves the residuals by, and their rounding.
+    unit = jnp.sqrt(state.noise_precision)
+    rounding = 16 * jnp.finfo(data.dtype).eps * jnp.max(jnp.abs(data.y)) * unit
+    rest = jnp.maximum(jnp.asarray(_REST, data.dtype), rounding)
+
+    def sweep_again(carry: Any) -> Any:
+        masks, left, _, sweeps = carry
+        masks, new = visit(data.X, state, offset, (masks, left), 1, skip_pruned=True)
+        return masks, new, jnp.max(jnp.abs(new - left)) * unit, sweeps + 1
+
+    masks = jnp.broadcast_to(state.inclusion[:, None], data.X.shape)
+    left = residual(data, state._replace(mask_mean=masks))
+    begun = masks, left, jnp.full_like(rest, jnp.inf), jnp.zeros((), jnp.int32)
+    masks, left, _, _ = lax.while_loop(
+        lambda carry: (carry[2] > rest) & (carry[3] < _MOST_SWEEPS), sweep_again, begun
+    )
+    masks = jnp.where(state.active[:, None], masks, 1)
+    features = data.X * masks
+    counted = data.weighted(features)
+    return MaskedSums(
+        gram=counted @ features.T,
+        variance=data.total(data.X**2 * (masks - masks**2)),
+        slope=counted @ left,
+        square=data.total(left**2),
+        kept=data.total(masks),
+        left_out=data.total(1 - masks),
+        entropy=data.total(entropy(masks)),
+    )

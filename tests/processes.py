@@ -1,0 +1,71 @@
+"""What one of several processes does in `test_devices`: the same calls as all of the others.
+
+python -m tests.processes PORT COUNT NUMBER FOLDER
+"""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import bmjax
+from tests.helpers import plain_fit, plain_fit_batch, uniform_design
+
+
+def batch():
+    """Eleven datasets, not a multiple of anything."""
+    designs = [uniform_design(seed, 5, n=60) for seed in range(11)]
+    return tuple(np.stack([design[i] for design in designs]) for i in (0, 1))
+
+
+def study(mesh, checkpoint, chunk):
+    """Methods of every kind, quick to compile."""
+    methods = {
+        "fit": bmjax.baselines.least_squares,
+        "batch": bmjax.batched(partial(plain_fit_batch, max_steps=30, mesh=mesh)),
+        "host": bmjax.on_host(lambda X, y: np.linalg.lstsq(X, y)[0]),
+    }
+    return bmjax.monte_carlo(
+        bmjax.simulate.two_features,
+        methods,
+        jax.random.key(1),
+        17,
+        chunk=chunk,
+        checkpoint=checkpoint,
+        mesh=mesh,
+    )
+
+
+def everything(mesh, checkpoint):
+    """Numbers from each call that takes a mesh."""
+    X, y = batch()
+    many = plain_fit_batch(X, y, mesh=mesh)
+    rows = plain_fit(X[0][:59], y[0][:59], uncertainty=False, mesh=mesh)
+    found = {
+        "batch": np.asarray(many.coef),
+        "fit": np.asarray(rows.coef),
+        "bound": np.asarray(rows.bound),
+    }
+    for again in (False, True):  # the second time from the checkpoint
+        for name, outcomes in study(mesh, checkpoint, chunk=7).outcomes.items():
+            found[f"study {name} {again}"] = outcomes.coef
+    return found
+
+
+def main():
+    port, count, number, folder = sys.argv[1:]
+    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    jax.config.update("jax_enable_x64", True)
+    jax.distributed.initialize(f"127.0.0.1:{port}", int(count), int(number))
+    mesh = jax.make_mesh((int(count),), ("processes",))
+    checkpoint = Path(folder) / "study"
+    found = everything(mesh, checkpoint)
+    chunks = len(list(checkpoint.glob("*.npz")))
+    np.savez(Path(folder) / f"{number}.npz", chunks=chunks, **found)
+
+
+if __name__ == "__main__":
+    main()
