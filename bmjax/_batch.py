@@ -25,6 +25,8 @@ from bmjax._frame import Frame, Units, enter, leave
 from bmjax._initial import Point
 from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
+from bmjax._ragged import groups as by_rung
+from bmjax._ragged import is_ragged
 from bmjax._result import LaneSteps, Result
 from bmjax._solvers import Solver
 from bmjax._threads import Settings
@@ -68,7 +70,9 @@ def fit_batch(
 
     Args:
         X: (b, n, k) features of each dataset, or (n, k) shared by all. NumPy arrays stay on the
-            host and travel in chunks, so they may be larger than the device's memory.
+            host and travel in chunks, so they may be larger than the device's memory. Or a list
+            of (n_i, k), datasets of different length, with y and `sample_weights` lists as well:
+            they are filled up with rows that do not count to a few lengths, each a compilation.
         y: (b, n) targets; (n,) for all datasets if these differ by `sample_weights` of (b, n).
         intercept: As for `fit`.
         unmasked: As for `fit`, the same for all datasets.
@@ -99,26 +103,50 @@ def fit_batch(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or an option is out of range.
     """
+    asked = {
+        "intercept": intercept,
+        "unmasked": unmasked,
+        "standardize": standardize,
+        "solver": solver,
+        "noise_precision": noise_precision,
+        "initial_weights": initial_weights,
+        "initial_inclusion": initial_inclusion,
+        "starts": starts,
+        "moves": moves,
+        "criterion": criterion,
+        "prune_threshold": prune_threshold,
+        "tolerance": tolerance,
+        "max_steps": max_steps,
+    }
+    fit_them = partial(_of_one_length, asked=asked, uncertainty=uncertainty, width=width, mesh=mesh)
+    if not is_ragged(X):
+        return fit_them(X, y, sample_weights)
+    groups = by_rung(X, y, sample_weights)
+    parts = [fit_them(group.X, group.y, group.sample_weights) for group in groups]
+    spent = [part.lane_steps for part in parts if part.lane_steps is not None]
+    order = np.argsort(np.concatenate([group.numbers for group in groups]))
+    result = jax.tree.map(
+        lambda *leaves: jnp.concatenate(leaves)[order],
+        *(part._replace(lane_steps=None) for part in parts),
+    )
+    return result._replace(lane_steps=LaneSteps(*map(sum, zip(*spent, strict=True))))
+
+
+def _of_one_length(
+    X: Any,
+    y: Any,
+    sample_weights: Any,
+    *,
+    asked: dict[str, Any],
+    uncertainty: Any,
+    width: Any,
+    mesh: Any,
+) -> Result:
+    """The fits of datasets of one length."""
     features, targets, counts, dtype = _validate.batch(X, y, sample_weights)
     b, n = targets.shape
     k = features.shape[-1]
-    options, solver, plan, frame = checked(
-        k,
-        dtype,
-        intercept=intercept,
-        unmasked=unmasked,
-        standardize=standardize,
-        solver=solver,
-        noise_precision=noise_precision,
-        initial_weights=initial_weights,
-        initial_inclusion=initial_inclusion,
-        starts=starts,
-        moves=moves,
-        criterion=criterion,
-        prune_threshold=prune_threshold,
-        tolerance=tolerance,
-        max_steps=max_steps,
-    )
+    options, solver, plan, frame = checked(k, dtype, **asked)
     over = _devices.checked(mesh)
     devices = 1 if over is None else over.size
     on_cpu = (jax.devices() if over is None else over.devices.ravel())[0].platform == "cpu"

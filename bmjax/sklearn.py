@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import bmjax
 from bmjax import Result, Status, _validate
+from bmjax._ragged import filled, rung
 from bmjax._solvers import Solver
 
 try:
@@ -268,6 +269,5 @@ def _packed(
             f"X and y hold {m} distinct rows of sample_weight above zero; at least 2 are needed "
             "to see any noise."
         )
-    absent = -m % max(16, 2 ** (m.bit_length() - 3))  # at most a quarter more rows beyond 64
-    rows = np.pad(rows, ((0, absent), (0, 0)))
-    return rows[:, :-1], rows[:, -1], np.pad(counts, (0, absent))
+    rows, counts = filled(rows, rung(m)), filled(counts, rung(m))
+    return rows[:, :-1], rows[:, -1], counts

@@ -5,7 +5,6 @@ python -m tests.processes PORT COUNT NUMBER FOLDER
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -25,7 +24,7 @@ def study(mesh, checkpoint, chunk):
     """Methods of every kind, quick to compile."""
     methods = {
         "fit": bmjax.baselines.least_squares,
-        "batch": bmjax.batched(partial(plain_fit_batch, max_steps=30, mesh=mesh)),
+        "batch": bmjax.batched(jax.vmap(bmjax.baselines.least_squares)),
         "host": bmjax.on_host(lambda X, y: np.linalg.lstsq(X, y)[0]),
     }
     return bmjax.monte_carlo(
@@ -42,7 +41,7 @@ def study(mesh, checkpoint, chunk):
 def everything(mesh, checkpoint):
     """Numbers from each call that takes a mesh."""
     X, y = batch()
-    many = plain_fit_batch(X, y, mesh=mesh)
+    many = plain_fit_batch(X, y, width=1, mesh=mesh)
     rows = plain_fit(X[0][:59], y[0][:59], uncertainty=False, mesh=mesh)
     found = {
         "batch": np.asarray(many.coef),

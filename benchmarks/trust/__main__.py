@@ -8,12 +8,14 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from benchmarks import command, report  # noqa: E402
-from benchmarks.trust import sections  # noqa: E402
+from benchmarks.trust import scale, sections  # noqa: E402
 
 SECTIONS = {
     "inputs": sections.inputs,
     "crashes": sections.crashes,
     "largest": sections.largest,
+    "devices": scale.devices,
+    "streamed": scale.streamed,
 }
 
 

@@ -33,6 +33,11 @@ class Table(NamedTuple):
     remarks: list[str]
 
 
+def peak_memory() -> float:
+    """The most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
 # --- inputs ---
 
 
@@ -349,7 +354,7 @@ def _large(name: str, repeats: int) -> Row:
         "files": len(files),
         "MB on disk": sum(files) / 1e6,
         "largest file kB": max(files) / 1e3,
-        "peak memory MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak memory MB": peak_memory(),
         "converged": np.mean(status == bmjax.Status.CONVERGED),
         "F1 of pruning": study.mean(name, "f1").mean,
     }
