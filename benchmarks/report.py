@@ -59,11 +59,13 @@ def save_table(
 
 def publish(
     name: str, table: pd.DataFrame, command: str, quick: bool, remarks: Sequence[str] = ()
-) -> None:
-    """Print a table and its remarks, and unless it was quick save it among the results."""
+) -> dict[str, str] | None:
+    """Print a table and its remarks, and unless it was quick save it and return its origin."""
+    origin = None
     if not quick:
-        save_table(RESULTS / f"{name}.csv", table, command, remarks)
+        origin = save_table(RESULTS / f"{name}.csv", table, command, remarks)
     print("\n".join([table.round(3).to_string(index=False), *remarks]))
+    return origin
 
 
 def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:

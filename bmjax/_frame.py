@@ -187,5 +187,7 @@ def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
     """Root mean square, whatever the units; 1 where all is zero."""
     largest = jnp.max(jnp.abs(values), axis=-1)
     largest = jnp.where(largest > 0, largest, 1)
-    size = largest * jnp.sqrt(data.mean((values / largest[..., None]) ** 2))
-    return jnp.where(size > 0, size, 1)
+    square = data.mean((values / largest[..., None]) ** 2)
+    varies = square > 0
+    # The inner choice is for the sake of the derivative, which a root has none of at zero.
+    return jnp.where(varies, largest * jnp.sqrt(jnp.where(varies, square, 1)), 1)

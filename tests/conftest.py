@@ -11,6 +11,13 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=8",
 )
 
+# Compiled programs are kept beside pytest's own cache: workers and processes started by tests share
+# them, and so does the next run.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
 import jax
 import jax.numpy as jnp
 import pytest

@@ -262,6 +262,14 @@ def test_fit_cut_short_has_a_sober_derivative():
         assert jnp.abs(got).max() <= most
 
 
+def test_constant_y_has_no_slope():
+    """Scaled by its spread, which is zero."""
+    _, y = some_data()
+    options = {"intercept": True, "standardize": True}
+    got = jax.jacobian(lambda y: coef_of(y, **options))(jnp.full_like(y, 3.0))
+    assert (got == 0).all()
+
+
 def test_second_derivatives_are_refused():
     _, y = some_data()
     with pytest.raises(NotImplementedError, match="first derivatives only"):

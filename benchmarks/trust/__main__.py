@@ -8,7 +8,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from benchmarks import command, report  # noqa: E402
-from benchmarks.trust import scale, sections  # noqa: E402
+from benchmarks.trust import pictures, scale, sections  # noqa: E402
 
 SECTIONS = {
     "inputs": sections.inputs,
@@ -22,7 +22,9 @@ SECTIONS = {
 def main() -> None:
     """Run, print, save."""
     for section, (table, remarks), line, quick in command.sections("trust", __doc__, SECTIONS):
-        report.publish(f"trust_{section}", table, line, quick, remarks)
+        origin = report.publish(f"trust_{section}", table, line, quick, remarks)
+        if origin is not None:
+            pictures.draw(section, table, origin)
 
 
 if __name__ == "__main__":

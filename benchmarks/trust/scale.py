@@ -100,7 +100,7 @@ def streamed(quick: bool) -> Table:
         for n in sizes:
             write_rows(Path(folder), n)
             rows.append(_elsewhere(f"stream({folder!r}, whole=False)"))
-        write_rows(Path(folder), sizes[0])
+        write_rows(Path(folder), 2_000 if quick else 20_000)
         rows.append(_elsewhere(f"stream({folder!r}, whole=True)"))
         rows.append(_elsewhere(f"in_memory({folder!r})"))
     found = [row.pop("coef") for row in rows[-2:]]
