@@ -51,9 +51,9 @@ def _streamed(table: pd.DataFrame) -> Figure:
     passes = table[table["status"] == "MAX_STEPS"]
     axes.loglog(passes["n"], passes["peak memory MB"], "o-k", label="peak memory of fit_stream")
     axes.loglog(passes["n"], 2 * passes["X in MB"], "s--", color="0.5", label="X alone, as float64")
-    axes.axhline(2048, color="0.7", linestyle=":", label="2 GiB")
+    axes.axhline(2**31 / 1e6, color="0.7", linestyle=":", label="2 GiB")
     axes.set_xlabel("rows n (k = 50)")
     axes.set_ylabel("MB")
     axes.grid(alpha=0.3)
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower right")
     return figure
