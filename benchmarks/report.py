@@ -3,7 +3,7 @@
 import datetime
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +73,17 @@ def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     table = pd.read_csv(path, comment="#")
     lines = path.read_text().splitlines()[: 1 + len(environment())]
     return table, dict(line.removeprefix("# ").split(": ", 1) for line in lines)
+
+
+def draw(
+    name: str,
+    painter: Callable[[pd.DataFrame], "Figure"] | None,
+    table: pd.DataFrame,
+    origin: Mapping[str, str],
+) -> None:
+    """Draw a table and save the picture beside its CSV, if there is anything to draw."""
+    if painter is not None:
+        save_picture(RESULTS / f"{name}.png", painter(table), origin)
 
 
 def save_picture(path: Path, figure: "Figure", origin: Mapping[str, str]) -> None:

@@ -177,7 +177,7 @@ def _of_one_length(
             return fit_chunk(begin)
 
     def fit_chunk(begin: int) -> tuple[Any, int]:
-        count = min(cut.size * devices, b - begin)
+        count = min(deal.size, b - begin)
         rows = begin + deal.datasets(count)
 
         def own(values: Any) -> Any:

@@ -10,7 +10,7 @@ from bmjax._bound import lower_bound
 from bmjax._result import History
 from bmjax._solvers import Solver
 from bmjax._steps import exact_fit
-from bmjax._types import Problem, State, Status
+from bmjax._types import Problem, State, Status, Totals
 
 
 class Options(NamedTuple):
@@ -102,10 +102,21 @@ def outcome(problem: Problem, solver: Solver, lane: _loop.Lane) -> Outcome:
     """What came of a lane that has ended."""
     state = solver.result(problem, lane.carry[0])
     bound = lower_bound(problem, state)
-    exact = (lane.status == Status.CONVERGED) & exact_fit(problem, state)
-    status = jnp.where(exact, Status.EXACT_FIT, lane.status)
+    return ended(problem, state, bound, lane.num_steps * solver.iterations, lane.status)
+
+
+def ended(
+    problem: Problem | Totals,
+    state: State,
+    bound: Float[Array, ""],
+    num_steps: Int[Array, ""],
+    status: Int[Array, ""],
+) -> Outcome:
+    """What came of a fit, its status corrected by where it ended."""
+    exact = (status == Status.CONVERGED) & exact_fit(problem, state)
+    status = jnp.where(exact, Status.EXACT_FIT, status)
     status = jnp.where(state.finite & jnp.isfinite(bound), status, Status.NON_FINITE)
-    return Outcome(state, bound, lane.num_steps * solver.iterations, status.astype(jnp.int32))
+    return Outcome(state, bound, num_steps, status.astype(jnp.int32))
 
 
 def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:

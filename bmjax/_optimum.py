@@ -18,7 +18,7 @@ from bmjax._criterion import Criterion, charge_at, criterion, score
 from bmjax._initial import Point, dense_point, sparse_points, state_at
 from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._solvers import Solver
-from bmjax._squares import Squares
+from bmjax._squares import Squares, with_variance
 from bmjax._steps import m_step, moments, residual
 from bmjax._subset import (
     Charges,
@@ -142,21 +142,9 @@ def blank_starts(rows: int, k: int, dtype: Any) -> Starts:
     )
 
 
-def next_fit(
-    problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, climb: Climb
-) -> Climb:
-    """Take note of a fit that has ended and begin the next one, if one is left to make."""
-    rule = criterion(plan.criterion, problem)
-    end = _lane.outcome(problem, solver, climb.lane)
-    value = score(rule, problem, end.state, end.bound)
-    value = jnp.where(end.status == Status.NON_FINITE, -jnp.inf, value)
-    number = climb.number
-    highest = climb.starts.score[climb.starts.best]
-    slack = bound_slack(problem, highest)
-    # The first fit is the best until another is better, even if it has no score.
-    improved = (number == 0) | (value > highest + jnp.maximum(LEAST_RISE, slack))
-    best = select(improved, end, climb.best)
-    row = Starts(
+def row_of(end: _lane.Outcome, value: Float[Array, ""], best: Int[Array, ""]) -> Starts:
+    """The record of one fit, its score given and which fit is the best so far."""
+    return Starts(
         score=value,
         bound=end.bound,
         size=jnp.sum(end.state.active, dtype=jnp.int32),
@@ -164,8 +152,30 @@ def next_fit(
         num_steps=end.num_steps,
         inclusion=end.state.inclusion,
         coef=jnp.where(end.state.active, end.state.coef, 0),
-        best=jnp.where(improved, number, climb.starts.best),
+        best=best,
     )
+
+
+def score_of(rule: Criterion, problem: Problem | Totals, end: _lane.Outcome) -> Float[Array, ""]:
+    """The score of a finished fit; -inf for one that met NaN or infinity."""
+    value = score(rule, problem, end.state, end.bound)
+    return jnp.where(end.status == Status.NON_FINITE, -jnp.inf, value)
+
+
+def next_fit(
+    problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, climb: Climb
+) -> Climb:
+    """Take note of a fit that has ended and begin the next one, if one is left to make."""
+    rule = criterion(plan.criterion, problem)
+    end = _lane.outcome(problem, solver, climb.lane)
+    value = score_of(rule, problem, end)
+    number = climb.number
+    highest = climb.starts.score[climb.starts.best]
+    slack = bound_slack(problem, highest)
+    # The first fit is the best until another is better, even if it has no score.
+    improved = (number == 0) | (value > highest + jnp.maximum(LEAST_RISE, slack))
+    best = select(improved, end, climb.best)
+    row = row_of(end, value, jnp.where(improved, number, climb.starts.best))
     starts = jax.tree.map(
         lambda rows, new: rows.at[number].set(new) if rows.ndim else new, climb.starts, row
     )
@@ -261,14 +271,14 @@ def best_move(
     left = residual(problem, state)
     counted = problem.weighted(features)
     sums = Squares(
-        gram=counted @ features.T + jnp.diag(variance),
+        gram=counted @ features.T,
         anchor=state.weights,
-        slope=counted @ left - variance * state.weights,
-        square=problem.total(left**2) + state.weights**2 @ variance,
+        slope=counted @ left,
+        square=problem.total(left**2),
         samples=jnp.asarray(problem.num_samples, left.dtype),
     )
     masks = masks_after_m_step(problem, state)
-    after, rise = choose_move(problem, rule, state, sums, masks, rank)
+    after, rise = choose_move(problem, rule, state, with_variance(sums, variance), masks, rank)
     mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)
     moved = state._replace(active=after, mask_mean=jnp.where(after[:, None], mask_mean, 0))
     return m_step(problem, moved), rise

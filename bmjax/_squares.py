@@ -82,6 +82,15 @@ def residual_square(m: Squares, coef: Float[Array, " k"]) -> Float[Array, ""]:
     return jnp.maximum(m.square - 2 * (away @ m.slope) + away @ (m.gram @ away), 0)
 
 
+def with_variance(m: Squares, variance: Float[Array, " k"]) -> Squares:
+    """The sums in the mean over features that vary on top, by so much each in all samples."""
+    return m._replace(
+        gram=m.gram + jnp.diag(variance),
+        slope=m.slope - variance * m.anchor,
+        square=m.square + m.anchor**2 @ variance,
+    )
+
+
 def inverse_factor(matrix: Float[Array, "k k"]) -> Float[Array, "k k"]:
     """The inverse W of the lower Cholesky factor, so that the inverse of the matrix is W'W.
 

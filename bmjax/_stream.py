@@ -17,7 +17,7 @@ from bmjax import _lane, _stopping, _validate
 from bmjax._accelerated import Accelerated, AcceleratedCarry, Candidate
 from bmjax._blocks import Blocks
 from bmjax._bound import Masks, bound_of, bound_slack
-from bmjax._criterion import Criterion, criterion, score
+from bmjax._criterion import Criterion, criterion
 from bmjax._frame import DUST, leave
 from bmjax._initial import Point, best_subset, points_on, precision_of, state_of
 from bmjax._optimum import (
@@ -29,13 +29,14 @@ from bmjax._optimum import (
     blank_starts,
     choose_move,
     report,
+    row_of,
+    score_of,
 )
 from bmjax._options import checked
 from bmjax._passes import MaskedSums, Passes
 from bmjax._result import Result, Starts, Uncertainty
-from bmjax._squares import Squares, residual_square
+from bmjax._squares import Squares, residual_square, with_variance
 from bmjax._steps import (
-    exact_fit,
     log_odds_of,
     solve_normal_equations,
     survivors,
@@ -191,11 +192,7 @@ def _one_fit(
             break
         state = state._replace(active=active, weights=jnp.where(active, state.weights, 0))
     end = _m_step(totals, state, sums, active)
-    exact = (lane.status == Status.CONVERGED) & exact_fit(totals, end.state)
-    status = jnp.where(exact, Status.EXACT_FIT, lane.status)
-    good = end.state.finite & jnp.isfinite(end.bound)
-    status = jnp.where(good, status, Status.NON_FINITE).astype(jnp.int32)
-    outcome = _lane.Outcome(end.state, end.bound, used.astype(jnp.int32), status)
+    outcome = _lane.ended(totals, end.state, end.bound, used, lane.status)
     return _End(outcome, sums, state.weights, end.masks)
 
 
@@ -213,28 +210,18 @@ def _begun(
     return _Lane(carry, monitor, jnp.zeros((), jnp.int32), status.astype(jnp.int32))
 
 
-@jax.jit
-def _squares(sums: MaskedSums, anchor: Float[Array, " k"], n: Float[Array, ""]) -> Squares:
-    """The sums of the masked features, the variance of the masks in them."""
-    return Squares(
-        gram=sums.gram + jnp.diag(sums.variance),
-        anchor=anchor,
-        slope=sums.slope - sums.variance * anchor,
-        square=sums.square + anchor**2 @ sums.variance,
-        samples=n,
-    )
-
-
 @partial(jax.jit, static_argnames="rule_name")
 def _moved(
     rule_name: str, totals: Totals, end: _End, rate: Float[Array, ""], rank: Int[Array, ""]
 ) -> tuple[State, Float[Array, ""]]:
     """The state after a move from a finished fit, and by how much the score rises."""
     rule, state = criterion(rule_name, totals), end.outcome.state
-    around = _squares(end.sums, end.anchor, totals.num_samples)
+    sums, n = end.sums, totals.num_samples
+    around = Squares(sums.gram, end.anchor, sums.slope, sums.square, n)
+    around = with_variance(around, sums.variance)
     after, rise = choose_move(totals, rule, state, around, end.masks, rank)
     new = after & ~state.active
-    size, sums, n = jnp.where(new, rate, 1), end.sums, totals.num_samples
+    size = jnp.where(new, rate, 1)
     whole = jnp.diagonal(sums.gram)
     sums = sums._replace(
         gram=sums.gram * size[:, None] * size[None, :],
@@ -288,26 +275,14 @@ def _best(
         end = _one_fit(passes, totals, options, solver, state, max_steps - used)
         there = end.outcome
         used += int(there.num_steps)
-        value = float(score(rule, totals, there.state, there.bound))
-        if there.status == Status.NON_FINITE:
-            value = -np.inf
+        value = float(score_of(rule, totals, there))
         slack = float(bound_slack(totals, jnp.asarray(highest)))
         improved = best is None or value > highest + max(LEAST_RISE, slack)
         failures = 0 if improved or number < plan.starts else failures + 1
         if improved:
             best, highest = end, value
-        rows.append(
-            Starts(
-                score=jnp.asarray(value),
-                bound=there.bound,
-                size=jnp.sum(there.state.active, dtype=jnp.int32),
-                status=there.status,
-                num_steps=there.num_steps,
-                inclusion=there.state.inclusion,
-                coef=jnp.where(there.state.active, there.state.coef, 0),
-                best=jnp.int32(number) if improved else rows[-1].best,
-            )
-        )
+        chosen = jnp.int32(number) if improved else rows[-1].best
+        rows.append(row_of(there, jnp.asarray(value), chosen))
         if number + 1 == plan.fits:
             break
     assert best is not None  # there is at least one start
@@ -426,8 +401,8 @@ def fit_stream(
         criterion: As for `fit`.
         prune_threshold: As for `fit`.
         tolerance: As for `fit`.
-        max_steps: Most iterations, over all starts and moves. Each is a pass over the rows, of
-            which two or three come before the first.
+        max_steps: Most iterations, over all starts and moves. Each is a pass over the rows; three
+            more come before the first, and one after every fit.
         uncertainty: As for `fit`.
         block_rows: Rows worked on at a time, by each core. Default: 1 MiB of them, as float64.
 

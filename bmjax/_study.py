@@ -286,6 +286,12 @@ class _Spread:
         at = self.deal.places(count)
         return jax.tree.map(lambda leaf: leaf[at], _devices.to_host(tree))
 
+    def on_device(self, tree: Any, count: int) -> Any:
+        """The same on one device; without a mesh they are there already."""
+        if self._mesh is None:
+            return jax.tree.map(lambda leaf: leaf[:count], tree)
+        return jax.tree.map(jnp.asarray, self.in_order(tree, count))
+
 
 def _runner(name: str, method: Method, shapes: Dataset, spread: _Spread) -> _Run:
     """How to apply a method to a chunk, tried on shapes where it can be."""
@@ -309,9 +315,9 @@ def _runner(name: str, method: Method, shapes: Dataset, spread: _Spread) -> _Run
 
         def run(data: Dataset, begin: int, count: int) -> _Found:
             del begin
-            X, y = spread.in_order((data.X, data.y), count)
+            X, y = spread.on_device((data.X, data.y), count)
             with _naming(name):
-                found = _read(function(jnp.asarray(X), jnp.asarray(y)), (count, k))
+                found = _read(function(X, y), (count, k))
                 return jax.tree.map(np.asarray, found)
 
     else:

@@ -37,7 +37,7 @@ def main() -> None:
         table = pd.DataFrame(rows)
         if not quick:
             origin = report.save_table(report.RESULTS / f"speed_{section}.csv", table, line)
-            pictures.draw(section, table, origin)
+            report.draw(f"speed_{section}", pictures.PAINTERS.get(section), table, origin)
         print(table.round(3).T.to_string(header=False))
 
 

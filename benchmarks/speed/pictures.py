@@ -1,29 +1,12 @@
 """One picture a section where a picture says more than the table."""
 
-from collections.abc import Mapping
-
-import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-from benchmarks import report
-
-
-def draw(section: str, table: pd.DataFrame, origin: Mapping[str, str]) -> None:
-    """Draw what there is to draw of a section and save it beside its CSV."""
-    painter = {"estimators": _estimators, "growth": _growth}.get(section)
-    if painter is None:
-        return
-    figure = painter(table)
-    report.save_picture(report.RESULTS / f"speed_{section}.png", figure, origin)
-    plt.close(figure)
-
 
 def _estimators(table: pd.DataFrame) -> Figure:
-    figure, (time, quality) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    (time, quality) = figure.subplots(1, 2)
     names = ["fit_batch"] + [c.removesuffix(" ratio") for c in table if c.endswith(" ratio")]
     for name, style in zip(names, ("o-k", "s--", "^:", "d-."), strict=True):
         time.loglog(table["k"], table[f"{name} ms"], style, label=name)
@@ -41,7 +24,8 @@ def _estimators(table: pd.DataFrame) -> Figure:
 
 def _growth(table: pd.DataFrame) -> Figure:
     names = {"n": "samples n (k = 50)", "k": "features k (n = 20 000)", "b": "datasets b (k = 2)"}
-    figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    panels = figure.subplots(1, 3)
     for axes, (along, rows) in zip(panels, table.groupby("along", sort=False), strict=True):
         along = str(along)
         axes.loglog(rows[along], rows["s"], "o-k")
@@ -50,3 +34,6 @@ def _growth(table: pd.DataFrame) -> Figure:
         axes.set_title(f"exponent {rows['exponent'].iloc[0]:.2f} over the last step")
         axes.grid(alpha=0.3)
     return figure
+
+
+PAINTERS = {"estimators": _estimators, "growth": _growth}

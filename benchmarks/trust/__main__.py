@@ -24,7 +24,7 @@ def main() -> None:
     for section, (table, remarks), line, quick in command.sections("trust", __doc__, SECTIONS):
         origin = report.publish(f"trust_{section}", table, line, quick, remarks)
         if origin is not None:
-            pictures.draw(section, table, origin)
+            report.draw(f"trust_{section}", pictures.PAINTERS.get(section), table, origin)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,12 @@
 """A picture where it says more than the table: devices, and memory of streamed rows."""
 
-from collections.abc import Mapping
-
-import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-from benchmarks import report
-
-
-def draw(section: str, table: pd.DataFrame, origin: Mapping[str, str]) -> None:
-    """Draw what there is to draw of a section and save it beside its CSV."""
-    painter = {"devices": _devices, "streamed": _streamed}.get(section)
-    if painter is None:
-        return
-    figure = painter(table)
-    report.save_picture(report.RESULTS / f"trust_{section}.png", figure, origin)
-    plt.close(figure)
-
 
 def _devices(table: pd.DataFrame) -> Figure:
-    figure, (work, time) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    (work, time) = figure.subplots(1, 2)
     count = table["devices"]
     work.loglog(count, 1 / count, color="0.7", linewidth=4, label="1 / devices")
     for name, column, style in (
@@ -47,7 +30,8 @@ def _devices(table: pd.DataFrame) -> Figure:
 
 
 def _streamed(table: pd.DataFrame) -> Figure:
-    figure, axes = plt.subplots(figsize=(5.5, 4), layout="constrained")
+    figure = Figure(figsize=(5.5, 4), layout="constrained")
+    axes = figure.subplots()
     passes = table[table["status"] == "MAX_STEPS"]
     axes.loglog(passes["n"], passes["peak memory MB"], "o-k", label="peak memory of fit_stream")
     axes.loglog(passes["n"], 2 * passes["X in MB"], "s--", color="0.5", label="X alone, as float64")
@@ -57,3 +41,6 @@ def _streamed(table: pd.DataFrame) -> Figure:
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     return figure
+
+
+PAINTERS = {"devices": _devices, "streamed": _streamed}
