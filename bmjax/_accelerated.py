@@ -4,6 +4,12 @@ EM moves the log-odds of an idle feature by about 1 / (2 n) a step on its way to
 those of a weak one as slowly to where it stays. Both are sequences that can be extrapolated, each
 feature by itself: if two successive moves are r1 and r2, a sequence that converges linearly has
 r2 rho / (1 - rho) to go, rho = r2 / r1 (Aitken's delta-squared), and one with rho >= 1 a long way.
+
+Which features stay is decided within some ten cycles of this. What is left is a weak feature or two
+that slide along a ridge where weight * inclusion hardly changes, too slowly for two moves side by
+side to show how the course bends. So once no feature has been pruned for a while, rho is taken from
+the cycle before, which lies further back (the secant method), and the weight goes along with its
+inclusion rate. Done from the first cycle on, that would keep features that are better pruned.
 """
 
 from collections.abc import Callable
@@ -12,7 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _steps, _validate
 from bmjax._bound import bound_after_m_step, bound_slack
@@ -24,6 +30,8 @@ from bmjax._types import Problem, State, Totals, select
 _LEAST_TRUST, _MOST_TRUST = 30.0, 1e6
 # Cycles without a rise of the bound after which extrapolation pauses.
 _PATIENCE = 10
+# Moves that a landmark has to be away for the difference to it to be one of the course.
+_FAR = 3.0
 
 
 class AcceleratedCarry(NamedTuple):
@@ -35,6 +43,8 @@ class AcceleratedCarry(NamedTuple):
         progress: The bounds of the states, a step a cycle.
         trust: Largest extrapolation, as a multiple of the last EM move.
         moves: How far the last cycle's first two EM iterations each moved every log inclusion.
+        landmark: Where the last cycle measured the course.
+        calm: Cycles since a feature was pruned.
     """
 
     state: State
@@ -42,6 +52,20 @@ class AcceleratedCarry(NamedTuple):
     progress: Progress
     trust: Float[Array, ""]
     moves: Float[Array, "2 k"]
+    landmark: "Landmark"
+    calm: Int[Array, ""]
+
+
+class Landmark(NamedTuple):
+    """A point that a course has come by.
+
+    Attributes:
+        log_odds: Log-odds of each inclusion rate there.
+        move: By how much an EM iteration moved them.
+    """
+
+    log_odds: Float[Array, " k"]
+    move: Float[Array, " k"]
 
 
 class Candidate(NamedTuple):
@@ -66,13 +90,16 @@ class Accelerated:
     third, which re-estimates masks and weights. Its outcome is kept if the bound has not fallen
     below that of the last one kept, or if a feature was pruned; else the second iteration's is.
     So the bound never falls from cycle to cycle while the active set stands. The trust in the
-    extrapolation grows when it is kept and shrinks when not. Free of the units of every column.
+    extrapolation grows when it is kept and shrinks when not. After `calm` cycles without pruning
+    the course is judged from one cycle to the next, and weights move with their rates. Free of the
+    units of every column.
 
     Attributes:
         max_move: Longest extrapolation of a log-odds, in nats.
         trust: Largest extrapolation at the start, as a multiple of the last move.
         grow: Factor on the trust after an extrapolation that was kept.
         shrink: Divisor of the trust after one that was not.
+        calm: Cycles without pruning after which features are taken to be selected.
         sweeps: Coordinate sweeps in each E step.
     """
 
@@ -80,12 +107,14 @@ class Accelerated:
     trust: float = 1000.0
     grow: float = 4.0
     shrink: float = 30.0
+    calm: int = 3
     sweeps: int = 1
     iterations: ClassVar[int] = 3
 
     def __post_init__(self):
         """Refuse bad options."""
         _validate.count("sweeps", self.sweeps, low=1)
+        _validate.count("calm", self.calm, low=1)
         for name in ("max_move", "trust", "grow", "shrink"):
             _validate.option(name, getattr(self, name))
 
@@ -102,6 +131,8 @@ class Accelerated:
             progress=begin(jnp.asarray(-jnp.inf, dtype)),
             trust=jnp.asarray(self.trust, dtype),
             moves=jnp.full((2, len(state.weights)), jnp.inf, dtype),
+            landmark=Landmark(state.log_odds, jnp.zeros_like(state.weights)),
+            calm=jnp.zeros((), jnp.int32),
         )
 
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
@@ -109,9 +140,10 @@ class Accelerated:
         start = carry.state
         first, left = _steps.em_iteration(problem, start, carry.residual, self.sweeps)
         second, left = _steps.em_iteration(problem, first, left.residual, self.sweeps)
-        # Weights stay, so the residual does too.
         beyond = self.beyond(carry, first, second)
-        third, third_left = _steps.em_iteration(problem, beyond, left.residual, self.sweeps)
+        third, third_left = _steps.em_iteration(
+            problem, beyond, left.residual, self.sweeps, residual_weights=second.weights
+        )
         bound = bound_after_m_step(problem, third, third_left.sum_squares)
         return self.judge(
             problem,
@@ -124,12 +156,29 @@ class Accelerated:
         )
 
     def beyond(self, carry: AcceleratedCarry, first: State, second: State) -> State:
-        """The state that two EM iterations point to: rates moved on, all else as in the second."""
+        """The state that two EM iterations point to: rates and weights moved on."""
         # Once the bound has stopped rising, what is left to extrapolate is rounding: plain EM
         # settles where extrapolation would only stir.
         settling = carry.progress.idle > _PATIENCE
         trust = jnp.where(settling, 0, carry.trust)
-        return second._replace(log_odds=self._extrapolate(carry.state, first, second, trust))
+        selected = carry.calm >= self.calm
+        inside = second.active
+        for state in (carry.state, first, second):  # rates of exactly zero or one stand still
+            inside &= jnp.isfinite(state.log_odds)
+        start, first, second_there = (
+            state._replace(log_odds=jnp.where(inside, state.log_odds, 0))
+            for state in (carry.state, first, second)
+        )
+        rho, moving = _convergence(
+            start.log_odds, first.log_odds, second_there.log_odds, carry.landmark, selected
+        )
+        to_go = self._to_go(second_there.log_odds - first.log_odds, rho, trust)
+        log_odds = second_there.log_odds + jnp.where(inside & moving, to_go, 0)
+        weights = _along(first, second_there, log_odds)
+        return second._replace(
+            log_odds=jnp.where(inside, log_odds, second.log_odds),
+            weights=jnp.where(inside & selected, weights, second.weights),
+        )
 
     def judge(
         self,
@@ -164,6 +213,8 @@ class Accelerated:
             progress=carry.progress.after_step(own, slack, changed),
             trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
             moves=_log_inclusion_moves(start, first, second.state),
+            landmark=Landmark(first.log_odds, second.state.log_odds - first.log_odds),
+            calm=jnp.where(changed, 0, carry.calm + 1),
         )
 
     def settled(
@@ -194,24 +245,57 @@ class Accelerated:
         """Whether the bound has long stopped rising."""
         return carry.progress.stalled
 
-    def _extrapolate(
-        self, start: State, first: State, second: State, trust: Float[Array, ""]
+    def _to_go(
+        self, move: Float[Array, " k"], rho: Float[Array, " k"], trust: Float[Array, ""]
     ) -> Float[Array, " k"]:
-        """Log-odds moved on along their course; rates of exactly zero or one stand still."""
-        inside = second.active
-        for state in (start, first, second):
-            inside &= jnp.isfinite(state.log_odds)
-        l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (start, first, second))
-        r1, r2 = l1 - l0, l2 - l1
-        # A move within rounding says nothing of the course, whatever it is multiplied by.
-        noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
-        moving = inside & (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
-        rho = r2 / jnp.where(moving, r1, 1)
+        """What is left of a course after a move, if each is rho times the one before."""
         slowing = rho < 1
         factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)
         factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)
-        move = jnp.where(moving, jnp.clip(r2 * factor, -self.max_move, self.max_move), 0)
-        return jnp.where(inside, l2 + move, second.log_odds)
+        return jnp.clip(move * factor, -self.max_move, self.max_move)
+
+
+def _convergence(
+    l0: Float[Array, " k"],
+    l1: Float[Array, " k"],
+    l2: Float[Array, " k"],
+    landmark: Landmark,
+    selected: Bool[Array, ""],
+) -> tuple[Float[Array, " k"], Bool[Array, " k"]]:
+    """The ratio of successive moves along each course, and which of the courses move at all.
+
+    Args:
+        l0: Log-odds before two EM iterations.
+        l1: After the first.
+        l2: After the second.
+        landmark: Where the cycle before measured the course.
+        selected: Whether to judge by the landmark, where it is far enough.
+    """
+    r1, r2 = l1 - l0, l2 - l1
+    # A move within rounding says nothing of the course, whatever it is multiplied by.
+    noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
+    moving = (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
+    side_by_side = r2 / jnp.where(moving, r1, 1)
+    # The first moves after an extrapolation still hold what it has stirred up, which shows less
+    # the further back the move is that the present one is compared with.
+    distance = l1 - landmark.log_odds
+    far = selected & (jnp.abs(distance) > _FAR * jnp.abs(r2))
+    from_afar = 1 + (r2 - landmark.move) / jnp.where(far, distance, 1)
+    return jnp.where(far, from_afar, side_by_side), moving
+
+
+def _along(first: State, second: State, log_odds: Float[Array, " k"]) -> Float[Array, " k"]:
+    """Weights that go along when rates move on from those of the second state.
+
+    In the last iteration the weight has made up for some part of the change of its inclusion
+    rate, from none of it to all (weight * inclusion constant); it goes on to make up for as much.
+    """
+    u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (first.log_odds, second.log_odds, log_odds))
+    change = u2 - u1
+    comparable = (first.weights * second.weights > 0) & (change != 0)
+    ratio = jnp.where(comparable, second.weights / jnp.where(comparable, first.weights, 1), 1)
+    part = jnp.clip(-jnp.log(ratio) / jnp.where(comparable, change, 1), 0, 1)
+    return second.weights * jnp.exp(part * (u2 - u3))
 
 
 def _log_inclusion_moves(start: State, first: State, second: State) -> Float[Array, "2 k"]:

@@ -5,6 +5,7 @@ one mask mean after another, the M step in all parameters at once, the G step mo
 and the inclusion rates along a preconditioned gradient; pruning clears entries of `active`.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -40,16 +41,18 @@ def sweep(
     residual: Float[Array, " n"],
     sweeps: int,
     skip_pruned: bool = False,
+    residual_weights: Float[Array, " k"] | None = None,
 ) -> State:
     """The E step from a residual already at hand.
 
     With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
     after them, and the masks of pruned ones are left as they are, without effect since their
     weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
+    `residual_weights` are those that the residual was left with, if not those of the state.
     """
     offset = mask_offset(state, problem.num_samples)
     carry = state.mask_mean, residual
-    mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned)
+    mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
     return state._replace(mask_mean=mask_mean)
 
 
@@ -70,6 +73,7 @@ def visit(
     carry: tuple[Float[Array, "k n"], Float[Array, " n"]],
     sweeps: int,
     skip_pruned: bool,
+    residual_weights: Float[Array, " k"] | None = None,
 ) -> tuple[Float[Array, "k n"], Float[Array, " n"]]:
     """Masks and residual after all features have been visited so many times.
 
@@ -80,6 +84,7 @@ def visit(
         carry: Masks and residual before.
         sweeps: How many times.
         skip_pruned: See `sweep`.
+        residual_weights: See `sweep`.
     """
     k = len(X)
     weights = jnp.where(state.active, state.weights, 0)
@@ -89,22 +94,26 @@ def visit(
         features = jnp.argsort(~needed, stable=True).astype(jnp.int32)
         count = jnp.sum(needed, dtype=jnp.int32)
 
-    def visit_one(position, carry):
+    def visit_one(weights_before, position, carry):
         mask_mean, residual = carry
         feature = features[position]
         # Reading and writing one row by dynamic slices keeps the update in place: other forms
         # make XLA on CPU copy the whole array for every feature.
-        effect = lax.dynamic_index_in_dim(X, feature, keepdims=False) * weights[feature]
+        x = lax.dynamic_index_in_dim(X, feature, keepdims=False)
         old = lax.dynamic_index_in_dim(mask_mean, feature, keepdims=False)
-        without = residual + old * effect
+        without = residual + old * (x * weights_before[feature])
+        effect = x * weights[feature]
         new = jax.nn.sigmoid(
             state.noise_precision * effect * (without - 0.5 * effect) + offset[feature]
         )
         mask_mean = lax.dynamic_update_index_in_dim(mask_mean, new, feature, 0)
         return mask_mean, without - new * effect
 
-    for _ in range(sweeps):
-        carry = lax.fori_loop(0, count, visit_one, carry)
+    before = weights if residual_weights is None else residual_weights
+    carry = lax.fori_loop(0, count, partial(visit_one, before), carry)
+    again = partial(visit_one, weights)  # one function, so that JAX compiles it once
+    for _ in range(sweeps - 1):
+        carry = lax.fori_loop(0, count, again, carry)
     return carry
 
 
@@ -242,14 +251,18 @@ def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, L
 
 
 def em_iteration(
-    problem: Problem, state: State, residual: Float[Array, " n"], sweeps: int
+    problem: Problem,
+    state: State,
+    residual: Float[Array, " n"],
+    sweeps: int,
+    residual_weights: Float[Array, " k"] | None = None,
 ) -> tuple[State, Leftover]:
     """E step, pruning and M step, the residual handed on from one iteration to the next.
 
     The masks of pruned features are not cleared, which would be a pass over all of them: call
-    `restrict` once at the end.
+    `restrict` once at the end. `residual_weights` as for `sweep`.
     """
-    state = sweep(problem, state, residual, sweeps, skip_pruned=True)
+    state = sweep(problem, state, residual, sweeps, True, residual_weights)
     at_masks = moments(problem, state)
     active = survivors(problem, state, at_masks.kept)
     return maximise(problem, state._replace(active=active), at_masks)
