@@ -25,6 +25,7 @@ from bmjax._frame import Frame, Units, enter, leave
 from bmjax._initial import Point
 from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
+from bmjax._precision import full_precision
 from bmjax._ragged import groups as by_rung
 from bmjax._ragged import is_ragged
 from bmjax._result import LaneSteps, Result
@@ -37,6 +38,7 @@ from bmjax._uncertainty import uncertainty as uncertainty_at
 # it one dataset after another is faster, in cache and without batched products (measured).
 _LANES_BYTES = 2**16
 _CHUNK = 2**26  # bytes of input that travel to the device at once
+_PAYS = 2**18  # bytes of input from which on a call costs little beside the fits it makes
 _ACCELERATOR_LANES = 512
 
 
@@ -228,10 +230,12 @@ def _cut(
         width = min(max(_lanes_that_pay(dataset_bytes), 1), 32)
     else:
         width = _ACCELERATOR_LANES
-    # A pool of lanes wastes steps only at its end, so it gets one long chunk a worker; single
-    # datasets get two, so that a worker that is done early can help.
-    fair = -(-b // (2 * workers if width == 1 and workers > 1 else workers))
+    # A pool of lanes wastes steps only at its end, so it gets one long chunk a worker. Datasets one
+    # by one get chunks as short as pays, so that no worker waits long for another's last.
+    fair = -(-b // workers)
     size = 1 << (max(fair, 1) - 1).bit_length()
+    if width == 1 and workers > 1:
+        size = min(size, 1 << (max(_PAYS // dataset_bytes, 1)).bit_length() - 1)
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))
     return _Cut(size, min(width, size))
@@ -260,6 +264,7 @@ class _Work(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("solver", "plan", "frame", "with_uncertainty", "width"))
+@full_precision
 def _work_off(
     X: Float[Array, "*b n k"],
     y: Float[Array, "b n"],

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 from bmjax._types import Problem, State, Totals
 
 
@@ -57,6 +58,7 @@ def log_evidence_bound(
     return lower_bound(Problem(features.T, target, None, threshold, counts, unmasked), state)
 
 
+@full_precision
 def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     """The lower bound G of FIC at a state, over its active features.
 
@@ -81,10 +83,10 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     """
     active = state.active
     mask = jnp.where(active[:, None], state.mask_mean, 0)
-    effects = problem.X * jnp.where(active, state.weights, 0)[:, None]
-    residual = problem.y - jnp.sum(mask * effects, axis=0)
+    weights = jnp.where(active, state.weights, 0)
+    residual = problem.y - weights @ (mask * problem.X)
     sum_squares = problem.total(residual**2)
-    sum_squares += problem.total(jnp.sum((mask - mask**2) * effects**2, axis=0))
+    sum_squares += weights**2 @ problem.total((mask - mask**2) * problem.X**2)
     masks = Masks(
         kept=problem.mean(mask),
         left_out=problem.mean(1 - mask),  # not 1 - kept, which float32 rounds away

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from bmjax._precision import full_precision
 from bmjax._steps import exact_fit
 from bmjax._types import Problem, State
 
@@ -93,6 +94,7 @@ def _theta(flat: Float[Array, " d"]) -> _Theta:
     return _Theta(flat[:k], flat[k:-1], flat[-1])
 
 
+@full_precision
 def _differential(
     problem: Problem,
     state: State,
@@ -149,7 +151,7 @@ def _logits(
 ) -> Float[Array, "k n"]:
     """The log-odds of every mask at its maximum, the other masks given: equation (11)."""
     effects = problem.X * theta.weights[:, None]
-    residual = y - jnp.sum(mask * effects, axis=0)
+    residual = y - theta.weights @ (mask * problem.X)
     gain = jnp.exp(theta.log_precision) * effects * (residual[None] + (mask - 0.5) * effects)
     offset = theta.log_odds - 0.5 / (problem.num_samples * jax.nn.sigmoid(theta.log_odds))
     return gain + offset[:, None]

@@ -10,6 +10,7 @@ from bmjax._derivative import implicit_coef
 from bmjax._frame import Frame, enter, leave
 from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
 from bmjax._options import checked
+from bmjax._precision import full_precision
 from bmjax._result import History, Result
 from bmjax._solvers import Solver
 from bmjax._types import select
@@ -157,6 +158,7 @@ def fit(
     return result if over is None else _devices.local(result)
 
 
+@full_precision
 def run(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],

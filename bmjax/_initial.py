@@ -7,6 +7,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from bmjax._criterion import Criterion
+from bmjax._precision import full_precision
 from bmjax._squares import Squares, anchored
 from bmjax._steps import restrict, solve_normal_equations
 from bmjax._subset import (
@@ -34,6 +35,7 @@ class Point(NamedTuple):
     noise_precision: Float[Array, "*s"]
 
 
+@full_precision
 def initialise(
     problem: Problem,
     inclusion: Float[Array, " k"],

@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from bmjax._precision import full_precision
 from bmjax._refit import RefitResult, refit
 from bmjax._summary import Summary, collinearity_notes, feature_names
 from bmjax._types import Status
@@ -193,6 +194,7 @@ class Result(NamedTuple):
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
 
+    @full_precision
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> jax.Array | tuple[jax.Array, jax.Array]:
@@ -366,6 +368,7 @@ def samples(X: ArrayLike, k: int) -> jax.Array:
     return X
 
 
+@full_precision
 def linear_predictor(X: ArrayLike, coef: Float[Array, "*b k"]) -> jax.Array:
     """X @ coef, for one set of samples or one a batch member; see `Result.predict`.
 

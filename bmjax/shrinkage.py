@@ -15,9 +15,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 from bmjax._steps import solve_normal_equations
 
 
+@full_precision
 def least_squares(x: ArrayLike, y: ArrayLike) -> Float[Array, ""]:
     """Least squares, x'y / x'x: equation (2) of the paper with one feature; 0 where x is all zero.
 
@@ -36,6 +38,7 @@ def least_squares(x: ArrayLike, y: ArrayLike) -> Float[Array, ""]:
     return _ratio(x @ y, x @ x)
 
 
+@full_precision
 def lasso(
     x: ArrayLike, y: ArrayLike, alpha: ArrayLike, noise_precision: ArrayLike = 1.0
 ) -> Float[Array, ""]:
@@ -63,6 +66,7 @@ def lasso(
     return _shrink(_ratio(x @ y, x @ x), _ratio(alpha, precision * (x @ x)))
 
 
+@full_precision
 def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, ""]:
     """ARD: least squares moved towards zero by 1 / (noise_precision * |x'y|).
 
@@ -86,6 +90,7 @@ def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, 
     return _shrink(_ratio(x @ y, x @ x), _ratio(jnp.ones((), x.dtype), precision * jnp.abs(x @ y)))
 
 
+@full_precision
 def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
     """FAB: (x o mu)'y / (x o mu)'x, the weight at given mask means (section 4.3).
 
@@ -110,6 +115,7 @@ def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
     return _ratio(masked @ y, masked @ x)
 
 
+@full_precision
 def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Float[Array, " k"]:
     """Bias of the FAB weights over the noise at fixed mask means: Omega^-1 b, equation `fab-bias`.
 
@@ -149,6 +155,7 @@ def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Flo
 
 
 @jax.jit
+@full_precision
 def _fab_bias(
     X: Float[Array, "k n"], mask_mean: Float[Array, "k n"], true_weights: Float[Array, " k"]
 ) -> Float[Array, " k"]:

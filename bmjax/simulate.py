@@ -13,6 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 
 # Beyond this, columns are alike to rounding in float32.
 _MAX_CORRELATION = 0.999
@@ -145,6 +146,7 @@ def sparse_design(
     )
 
 
+@full_precision
 def ar1_design(
     key: jax.Array,
     k: int,
@@ -369,6 +371,7 @@ def _ratio(signal_to_noise: ArrayLike, dtype: jnp.dtype) -> Float[Array, ""]:
     return _validate.number("signal_to_noise", signal_to_noise, dtype, low=0, open_low=True)
 
 
+@full_precision
 def _dataset(
     X: Float[Array, "n k"],
     coef: Float[Array, " k"],

@@ -8,6 +8,8 @@ import os
 # Both sides get the same threads: as many as there are cores.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, str(len(os.sched_getaffinity(0))))
+# A section may work in processes of their own, which need the accelerator's memory too.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax  # noqa: E402 the thread counts above are read at import
 import pandas as pd  # noqa: E402
@@ -15,7 +17,7 @@ import pandas as pd  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 from benchmarks import command, report  # noqa: E402
-from benchmarks.speed import floors, pictures, rivals  # noqa: E402
+from benchmarks.speed import floors, gpu, pictures, rivals  # noqa: E402
 
 SECTIONS = {
     "reference": rivals.against_reference,
@@ -25,6 +27,7 @@ SECTIONS = {
     "floors": floors.floors,
     "growth": floors.growth,
     "first_call": floors.first_call,
+    "gpu": gpu.gpu,
 }
 
 
@@ -34,6 +37,8 @@ def main() -> None:
     if all(device.platform == "cpu" for device in jax.devices()):
         print("no GPU here: all figures are of the CPU")
     for section, rows, line, quick in made:
+        if not rows:  # nothing to measure it on
+            continue
         table = pd.DataFrame(rows)
         if not quick:
             origin = report.save_table(report.RESULTS / f"speed_{section}.csv", table, line)

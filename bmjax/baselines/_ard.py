@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 from bmjax._squares import (
     Squares,
     anchored,
@@ -95,6 +96,7 @@ class _Round(NamedTuple):
 
 
 @jax.jit
+@full_precision
 def _ard(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 from bmjax._squares import anchored, smallest_square, unbiased_precision
 from bmjax._subset import (
     bic_charge,
@@ -85,6 +86,7 @@ def best_subset_bic(
     )
 
 
+@full_precision
 def _best_subset(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],

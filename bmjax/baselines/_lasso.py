@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 from bmjax._squares import (
     Squares,
     anchored,
@@ -185,6 +186,7 @@ def descend(
 
 
 @jax.jit
+@full_precision
 def _lasso(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],
@@ -210,6 +212,7 @@ def _lasso(
     )
 
 
+@full_precision
 def _lasso_cv(
     X: Float[Array, "n k"],
     y: Float[Array, " n"],

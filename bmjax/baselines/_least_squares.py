@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _validate
+from bmjax._precision import full_precision
 from bmjax._squares import smallest_square, unbiased_precision
 from bmjax._steps import solve_normal_equations
 from bmjax.baselines._estimate import Estimate, verdict
@@ -33,6 +34,7 @@ def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
 
 
 @jax.jit
+@full_precision
 def _least_squares(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Estimate:
     n, k = X.shape
     if n > k:
