@@ -12,11 +12,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._gradient import Parameters
 from bmjax._precision import full_precision
 from bmjax._types import Problem, State, Totals
+
+# Fewer features than this are not worth an M step of their own size.
+_FEWEST = 8
 
 
 @full_precision
@@ -267,9 +270,61 @@ def em_iteration(
     `restrict` once at the end. `residual_weights` as for `sweep`.
     """
     state = sweep(problem, state, residual, sweeps, True, residual_weights)
+    fewer = _fewer(len(problem.X))
+    if not fewer:
+        return _prune_and_maximise(problem, state)
+    count = jnp.sum(state.active, dtype=jnp.int32)
+    fits = [(count <= size).astype(jnp.int32) for size in fewer]
+    whole_or_few = [_prune_and_maximise, *(partial(_prune_and_maximise_few, m) for m in fewer)]
+    return lax.switch(_for_one_lane(sum(fits)), whole_or_few, problem, state)
+
+
+def _fewer(k: int) -> list[int]:
+    """How many of k features an M step is compiled for as well, the most first.
+
+    A little more than half, where the paper's designs end, and few, where sparse data do.
+    """
+    return [size for size in (9 * k // 16, k // 8) if size >= _FEWEST]
+
+
+def _prune_and_maximise(problem: Problem, state: State) -> tuple[State, Leftover]:
     at_masks = moments(problem, state)
     active = survivors(problem, state, at_masks.kept)
     return maximise(problem, state._replace(active=active), at_masks)
+
+
+def _prune_and_maximise_few(most: int, problem: Problem, state: State) -> tuple[State, Leftover]:
+    """The same where at most so many features are active, without a look at the others."""
+    chosen = jnp.argsort(~state.active, stable=True)[:most]
+    few = problem._replace(X=problem.X[chosen])
+    if problem.unmasked is not None:
+        few = few._replace(unmasked=problem.unmasked[chosen])
+    of_few = state._replace(
+        mask_mean=state.mask_mean[chosen],
+        weights=state.weights[chosen],
+        log_odds=state.log_odds[chosen],
+        active=state.active[chosen],
+    )
+    found, leftover = _prune_and_maximise(few, of_few)
+    state = state._replace(
+        weights=jnp.zeros_like(state.weights).at[chosen].set(found.weights),
+        log_odds=jnp.full_like(state.log_odds, -jnp.inf).at[chosen].set(found.log_odds),
+        noise_precision=found.noise_precision,
+        active=jnp.zeros_like(state.active).at[chosen].set(found.active),
+    )
+    return state, leftover
+
+
+@jax.custom_batching.custom_vmap
+def _for_one_lane(branch: Int[Array, ""]) -> Int[Array, ""]:
+    """The branch to take; under `vmap`, where all would be run, the first for all lanes."""
+    return branch
+
+
+@_for_one_lane.def_vmap
+def _(axis_size, in_batched, branch):
+    del axis_size
+    return (_for_one_lane(jnp.zeros_like(branch[0]) if in_batched[0] else branch), False)
 
 
 def ascend(

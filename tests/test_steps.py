@@ -8,6 +8,7 @@ import pytest
 
 import bmjax
 from benchmarks import reference
+from bmjax import _steps
 from bmjax._gradient import (
     Parameters,
     cap_inclusion_update,
@@ -261,3 +262,35 @@ def test_carry_is_stable(solver, dtype):
     kind = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), carry)
     assert kind == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after)
     assert carry.state.weights.dtype == dtype
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("count", [70, 39, 8, 1, 0])
+def test_an_iteration_of_few_active_features(count, weighted, monkeypatch):
+    """Made without a look at the others, it is the one made with all of them, also in a lane."""
+    problem, state = some_state(3, n=150, k=70)
+    rng = np.random.default_rng(count)
+    active = jnp.zeros(70, bool).at[rng.permutation(70)[:count]].set(True)
+    state = _steps.restrict(state, active & state.active)
+    # One that is pruned in this very iteration, and one that would be if it could be masked.
+    low = jnp.flatnonzero(state.active, size=2, fill_value=0)
+    state = state._replace(log_odds=state.log_odds.at[low].set(-60))
+    problem = problem._replace(unmasked=jnp.zeros(70, bool).at[low[1]].set(count > 1))
+    if weighted:
+        problem = problem._replace(sample_weights=jnp.asarray(rng.integers(0, 3, 150), float))
+
+    def iterate(state):
+        return _steps.em_iteration(problem, state, _steps.residual(problem, state), 1)
+
+    few = iterate(state)
+    in_a_lane = jax.tree.map(
+        lambda leaf: leaf[0], jax.vmap(iterate)(jax.tree.map(lambda leaf: leaf[None], state))
+    )
+    monkeypatch.setattr(_steps, "_FEWEST", 1000)
+    whole = iterate(state)
+    assert whole[0].active.sum() == max(int(state.active.sum()) - 1, 0)
+    for found in (few, in_a_lane):
+        # The masks of pruned features are left as they are.
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), found, whole
+        )
