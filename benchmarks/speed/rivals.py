@@ -73,7 +73,7 @@ def against_estimators(quick: bool) -> list[dict[str, Any]]:
     for k, b, sample in (
         [(10, 20, 5)] if quick else [(10, 100, 100), (30, 100, 20), (50, 100, 12), (100, 100, 4)]
     ):
-        X, y, weights = data.uniform_design(b if k < 100 else 12, k, seed=1)
+        X, y, weights = data.uniform_design(b, k, seed=1)
         ours = clock.in_turn([lambda a=X, t=y: data.plain_fit_batch(a, t)], 2 if k < 50 else 1)
         r = data.plain_fit_batch(X, y)
         mine = np.median(ours) / len(y)
