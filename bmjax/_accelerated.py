@@ -165,18 +165,12 @@ class Accelerated:
         inside = second.active
         for state in (carry.state, first, second):  # rates of exactly zero or one stand still
             inside &= jnp.isfinite(state.log_odds)
-        start, first, second_there = (
-            state._replace(log_odds=jnp.where(inside, state.log_odds, 0))
-            for state in (carry.state, first, second)
-        )
-        rho, moving = _convergence(
-            start.log_odds, first.log_odds, second_there.log_odds, carry.landmark, selected
-        )
-        to_go = self._to_go(second_there.log_odds - first.log_odds, rho, trust)
-        log_odds = second_there.log_odds + jnp.where(inside & moving, to_go, 0)
-        weights = _along(first, second_there, log_odds)
+        l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (carry.state, first, second))
+        rho, moving = _convergence(l0, l1, l2, carry.landmark, selected)
+        l3 = l2 + jnp.where(inside & moving, self._to_go(l2 - l1, rho, trust), 0)
+        weights = _along(first.weights, second.weights, l1, l2, l3)
         return second._replace(
-            log_odds=jnp.where(inside, log_odds, second.log_odds),
+            log_odds=jnp.where(inside, l3, second.log_odds),
             weights=jnp.where(inside & selected, weights, second.weights),
         )
 
@@ -284,18 +278,25 @@ def _convergence(
     return jnp.where(far, from_afar, side_by_side), moving
 
 
-def _along(first: State, second: State, log_odds: Float[Array, " k"]) -> Float[Array, " k"]:
-    """Weights that go along when rates move on from those of the second state.
+def _along(
+    w1: Float[Array, " k"],
+    w2: Float[Array, " k"],
+    l1: Float[Array, " k"],
+    l2: Float[Array, " k"],
+    l3: Float[Array, " k"],
+) -> Float[Array, " k"]:
+    """Weights that go along when log-odds move on from l2 to l3.
 
-    In the last iteration the weight has made up for some part of the change of its inclusion
-    rate, from none of it to all (weight * inclusion constant); it goes on to make up for as much.
+    From l1 to l2 the weight, w1 and then w2, has made up for some part of the change of its
+    inclusion rate, from none of it to all (weight * inclusion constant); it goes on to make up for
+    as much.
     """
-    u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (first.log_odds, second.log_odds, log_odds))
+    u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (l1, l2, l3))
     change = u2 - u1
-    comparable = (first.weights * second.weights > 0) & (change != 0)
-    ratio = jnp.where(comparable, second.weights / jnp.where(comparable, first.weights, 1), 1)
+    comparable = (w1 * w2 > 0) & (change != 0)
+    ratio = jnp.where(comparable, w2 / jnp.where(comparable, w1, 1), 1)
     part = jnp.clip(-jnp.log(ratio) / jnp.where(comparable, change, 1), 0, 1)
-    return second.weights * jnp.exp(part * (u2 - u3))
+    return w2 * jnp.exp(part * (u2 - u3))
 
 
 def _log_inclusion_moves(start: State, first: State, second: State) -> Float[Array, "2 k"]:

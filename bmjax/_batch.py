@@ -235,7 +235,7 @@ def _cut(
     fair = -(-b // workers)
     size = 1 << (max(fair, 1) - 1).bit_length()
     if width == 1 and workers > 1:
-        size = min(size, 1 << (max(_PAYS // dataset_bytes, 1)).bit_length() - 1)
+        size = min(size, 1 << max(_PAYS // dataset_bytes, 1).bit_length() - 1)
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))
     return _Cut(size, min(width, size))

@@ -5,6 +5,7 @@ one mask mean after another, the M step in all parameters at once, the G step mo
 and the inclusion rates along a preconditioned gradient; pruning clears entries of `active`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from bmjax._gradient import Parameters
 from bmjax._precision import full_precision
@@ -122,16 +123,26 @@ def visit(
     return carry
 
 
-@jax.custom_batching.custom_vmap
-def _in_any_lane(active: Bool[Array, " k"]) -> Bool[Array, " k"]:
-    """The features to visit: under `vmap` one list for all lanes, so that the loop stays a loop."""
-    return active
+def _shared_by_lanes(combine: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A value as it is; under `vmap` one for all lanes, combined from theirs along axis 0."""
+
+    @jax.custom_batching.custom_vmap
+    def shared(value):
+        return value
+
+    @shared.def_vmap
+    def _(axis_size, in_batched, value):
+        del axis_size
+        return (shared(combine(value) if in_batched[0] else value), False)
+
+    return shared
 
 
-@_in_any_lane.def_vmap
-def _(axis_size, in_batched, active):
-    del axis_size
-    return (_in_any_lane(jnp.any(active, axis=0) if in_batched[0] else active), False)
+# The features to visit: one list for all lanes, so that the loop stays a loop.
+_in_any_lane = _shared_by_lanes(partial(jnp.any, axis=0))
+# The branch to take: the first for all lanes, since `vmap` would run them all. Not the lowest that
+# a lane asks for: what one lane comes to may not depend on the others, not even by rounding.
+_for_one_lane = _shared_by_lanes(lambda branches: jnp.zeros_like(branches[0]))
 
 
 def prune(problem: Problem, state: State) -> State:
@@ -274,9 +285,9 @@ def em_iteration(
     if not fewer:
         return _prune_and_maximise(problem, state)
     count = jnp.sum(state.active, dtype=jnp.int32)
-    fits = [(count <= size).astype(jnp.int32) for size in fewer]
+    branch = jnp.sum(count <= jnp.asarray(fewer, jnp.int32), dtype=jnp.int32)
     whole_or_few = [_prune_and_maximise, *(partial(_prune_and_maximise_few, m) for m in fewer)]
-    return lax.switch(_for_one_lane(sum(fits)), whole_or_few, problem, state)
+    return lax.switch(_for_one_lane(branch), whole_or_few, problem, state)
 
 
 def _fewer(k: int) -> list[int]:
@@ -313,18 +324,6 @@ def _prune_and_maximise_few(most: int, problem: Problem, state: State) -> tuple[
         active=jnp.zeros_like(state.active).at[chosen].set(found.active),
     )
     return state, leftover
-
-
-@jax.custom_batching.custom_vmap
-def _for_one_lane(branch: Int[Array, ""]) -> Int[Array, ""]:
-    """The branch to take; under `vmap`, where all would be run, the first for all lanes."""
-    return branch
-
-
-@_for_one_lane.def_vmap
-def _(axis_size, in_batched, branch):
-    del axis_size
-    return (_for_one_lane(jnp.zeros_like(branch[0]) if in_batched[0] else branch), False)
 
 
 def ascend(

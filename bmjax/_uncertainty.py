@@ -6,13 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bmjax._frame import centred
-from bmjax._precision import full_precision
 from bmjax._result import Uncertainty
 from bmjax._steps import inverse_over, moments
 from bmjax._types import Problem, State, Totals
 
 
-@full_precision
 def uncertainty(problem: Problem, state: State) -> Uncertainty:
     """Covariances of the effects, the support taken as known, and correlation of the columns.
 
@@ -73,7 +71,6 @@ def uncertainty_of(
     )
 
 
-@full_precision
 def correlation(problem: Problem) -> Float[Array, "k k"]:
     """Correlation of the columns, 0 for a constant one."""
     columns, _ = centred(problem, problem.X)

@@ -115,7 +115,6 @@ def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
     return _ratio(masked @ y, masked @ x)
 
 
-@full_precision
 def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Float[Array, " k"]:
     """Bias of the FAB weights over the noise at fixed mask means: Omega^-1 b, equation `fab-bias`.
 

@@ -29,8 +29,7 @@ def three_states(disturbance=0.0, weights=(2.0, 2.0, 2.0)):
     problem, state = some_state(0)
     distances = (1 + disturbance, RHO, RHO**2)
     start, first, second = (on_course(state, d, w) for d, w in zip(distances, weights, strict=True))
-    carry = SOLVER.init(problem, start)
-    return problem, carry, first, second
+    return SOLVER.init(problem, start), first, second
 
 
 def selected(carry, landmark_distance, rounds=SOLVER.calm):
@@ -42,14 +41,14 @@ def selected(carry, landmark_distance, rounds=SOLVER.calm):
 
 
 def test_a_geometric_course_is_followed_to_its_limit():
-    _, carry, first, second = three_states()
+    carry, first, second = three_states()
     beyond = SOLVER.beyond(carry, first, second)
     np.testing.assert_allclose(beyond.log_odds, LIMIT, rtol=1e-10)
 
 
 def test_a_disturbed_course_is_judged_by_the_landmark():
     """What the last jump stirred up hides the course from moves side by side, not from afar."""
-    _, carry, first, second = three_states(disturbance=-5e-4)
+    carry, first, second = three_states(disturbance=-5e-4)
     misled = SOLVER.beyond(carry, first, second)
     assert jnp.abs(misled.log_odds - LIMIT).min() > 0.02
     there = SOLVER.beyond(selected(carry, 3.0), first, second)
@@ -61,7 +60,7 @@ def test_a_disturbed_course_is_judged_by_the_landmark():
 
 
 def test_a_course_that_speeds_up_goes_as_far_as_the_trust():
-    _, carry, first, second = three_states()
+    carry, first, second = three_states()
     k = len(carry.state.weights)
     away = Landmark(first.log_odds + 1.0, (second.log_odds - first.log_odds) / 2)
     carry = selected(carry, 3.0)._replace(landmark=away, trust=jnp.asarray(50.0))
@@ -79,7 +78,7 @@ def coef_kept(part):
 @pytest.mark.parametrize(("moved", "part"), [(1.0, 1.0), (0.4, 0.4), (0.0, 0.0), (-1, 0), (3, 1)])
 def test_weights_go_along_as_they_did(moved, part):
     """As much as they made up for, between nothing and weight * inclusion constant."""
-    _, carry, first, second = three_states(weights=coef_kept(moved))
+    carry, first, second = three_states(weights=coef_kept(moved))
     beyond = SOLVER.beyond(selected(carry, 3.0), first, second)
     expected = second.weights * (second.inclusion / beyond.inclusion) ** part
     np.testing.assert_allclose(beyond.weights, expected, rtol=1e-9)
@@ -88,7 +87,7 @@ def test_weights_go_along_as_they_did(moved, part):
 
 
 def test_rates_at_an_end_stand_still():
-    _, carry, first, second = three_states()
+    carry, first, second = three_states()
     ends = {0: jnp.inf, 1: -jnp.inf}
 
     def at_ends(state):

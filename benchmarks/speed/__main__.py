@@ -34,7 +34,7 @@ SECTIONS = {
 def main() -> None:
     """Run, print, save, draw."""
     made = command.sections("speed", __doc__, SECTIONS)
-    if all(device.platform == "cpu" for device in jax.devices()):
+    if not gpu.present():
         print("no GPU here: all figures are of the CPU")
     for section, rows, line, quick in made:
         if not rows:  # nothing to measure it on

@@ -1,12 +1,10 @@
 """A step against the least work it could be, on one thread, and where time and memory grow to."""
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +13,7 @@ import numpy as np
 from jax import lax
 
 import bmjax
+from benchmarks.process import elsewhere, peak_memory
 from benchmarks.speed import clock, data
 from bmjax import _steps
 from bmjax._bound import lower_bound
@@ -22,23 +21,12 @@ from bmjax._bound import lower_bound
 
 def floors(quick: bool) -> list[dict[str, Any]]:
     """The E sweep against a bare sigmoid, the M step against its one product, on one core."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:  # a process inherits what its parent may use
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.speed.floors", "floors", *["quick"] * quick],
-            env={**os.environ, "JAX_ENABLE_X64": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=600,
-        )
-    finally:
-        os.sched_setaffinity(0, cores)
-    return json.loads(done.stdout)
+    return elsewhere(__name__, f"on_one_core({quick})", {"JAX_ENABLE_X64": "1"}, timeout=600)
 
 
-def _floors(quick: bool) -> list[dict[str, Any]]:
+def on_one_core(quick: bool) -> list[dict[str, Any]]:
+    """The same in this process, which keeps to one core from here on."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX starts its threads
     repeats = 20
     rows = []
     for k, n in [(50, 1000)] if quick else [(50, 1000), (100, 2000)]:
@@ -99,14 +87,7 @@ def growth(quick: bool) -> list[dict[str, Any]]:
         cases = [("n", 10, 1_000, 1), ("n", 10, 10_000, 1), ("b", 2, 40, 100), ("b", 2, 40, 1_000)]
     rows = []
     for along, k, n, b in cases:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.speed.floors", str(k), str(n), str(b)],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=600,
-        )
-        spent, peak = (float(word) for word in done.stdout.split())
+        spent, peak = elsewhere(__name__, f"one_case({k}, {n}, {b})", {}, timeout=600)
         size = b * n * k * 4 if b == 1 else b * n * 4
         rows.append(
             {
@@ -128,8 +109,8 @@ def growth(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _one_case(k: int, n: int, b: int) -> None:
-    """Print seconds and peak bytes of one case, in float32. X is made in place, no copy kept."""
+def one_case(k: int, n: int, b: int) -> tuple[float, float]:
+    """Seconds and peak bytes of one case, in float32. X is made in place, no copy kept."""
     rng = np.random.default_rng(0)
     if b > 1:
         X, y = data.two_features(b)
@@ -150,10 +131,7 @@ def _one_case(k: int, n: int, b: int) -> None:
     begin = time.perf_counter()
     jax.block_until_ready(run())
     spent = time.perf_counter() - begin
-    # Not ru_maxrss, which a child inherits from its parent.
-    status = Path("/proc/self/status").read_text()
-    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-    print(spent, int(peak) * 1024)
+    return spent, 1e6 * peak_memory()
 
 
 def first_call(quick: bool) -> list[dict[str, Any]]:
@@ -192,10 +170,3 @@ def first_call(quick: bool) -> list[dict[str, Any]]:
                 {"case": name, "import s": load, "first fit s": first, "next fit s": second}
             )
     return rows
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "floors":
-        print(json.dumps(_floors("quick" in sys.argv[2:])))
-    else:
-        _one_case(*(int(word) for word in sys.argv[1:]))

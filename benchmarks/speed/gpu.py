@@ -1,18 +1,12 @@
-"""The same batches on an accelerator and on the CPU of the same machine, in processes of their own.
+"""The same batches on an accelerator and on the CPU beside it, in processes of their own."""
 
-`python -m benchmarks.speed.gpu CASE ...` works the cases off on whatever device JAX has.
-"""
-
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.process import elsewhere
 from benchmarks.speed import clock, data
 
 TURNS = 3
@@ -21,9 +15,14 @@ CASES = [(2, 40, 10_000), (10, 200, 2_000), (50, 1_000, 500), (50, 100_000, 1)]
 QUICK = [(2, 40, 500), (10, 200, 20)]
 
 
+def present() -> bool:
+    """Whether JAX has anything but a CPU."""
+    return any(device.platform != "cpu" for device in jax.devices())
+
+
 def gpu(quick: bool) -> list[dict[str, Any]]:
     """One fit a dataset from 0.5 on both devices in turn; float32, compile time apart."""
-    if all(device.platform == "cpu" for device in jax.devices()):
+    if not present():
         print("no GPU here")
         return []
     return compared(QUICK if quick else CASES, {"accelerator": {}, "CPU": {"JAX_PLATFORMS": "cpu"}})
@@ -38,7 +37,7 @@ def compared(
         turns: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
         for _ in range(TURNS):
             for side, variables in sides.items():
-                turns[side].append(_in_a_process(case, variables))
+                turns[side].append(elsewhere(__name__, f"one_case{case}", variables, timeout=600))
         first, second = (turns[side] for side in sides)
         ratios = [b["s"] / a["s"] for a, b in zip(first, second, strict=True)]
         row = dict(zip(("k", "n", "datasets"), case, strict=True))
@@ -51,19 +50,7 @@ def compared(
     return rows
 
 
-def _in_a_process(case: tuple[int, int, int], variables: dict[str, str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.speed.gpu", *map(str, case)],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    return json.loads(done.stdout)
-
-
-def _one_case(k: int, n: int, b: int) -> dict[str, Any]:
+def one_case(k: int, n: int, b: int) -> dict[str, Any]:
     """A batch on the device that JAX has: time of a second call, and the quality reached."""
     options: dict[str, Any] = {}
     if k == 2:
@@ -84,7 +71,3 @@ def _one_case(k: int, n: int, b: int) -> dict[str, Any]:
         "converged": float(jnp.mean(r.converged)),
         "useful": r.lane_steps.useful / r.lane_steps.total,
     }
-
-
-if __name__ == "__main__":
-    print(json.dumps(_one_case(*(int(word) for word in sys.argv[1:]))))

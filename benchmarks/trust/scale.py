@@ -3,10 +3,7 @@
 Each case in a process of its own, so that its devices and its peak memory are its own.
 """
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from functools import partial
@@ -18,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 import bmjax
-from benchmarks.trust.sections import Row, Table, peak_memory
+from benchmarks import process
+from benchmarks.trust.sections import Row, Table
 
 # --- devices ---
 
@@ -161,7 +159,7 @@ def _timed(name: str, X: np.ndarray, call: Any) -> Row:
         "call": name,
         "n": len(X),
         "X in MB": X.size * 4 / 1e6,
-        "peak memory MB": peak_memory(),
+        "peak memory MB": process.peak_memory(),
         "iterations": int(result.num_steps),
         "seconds, with compiling": seconds,
         "status": bmjax.Status(int(result.status)).name,
@@ -172,15 +170,8 @@ def _timed(name: str, X: np.ndarray, call: Any) -> Row:
 
 def _elsewhere(call: str, devices: int = 1) -> Row:
     """What a function of this module returns in a process of its own."""
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    code = (
-        f"import jax; jax.config.update('jax_enable_x64', {'stream' not in call}); import json; "
-        f"from benchmarks.trust import scale; print(json.dumps(scale.{call}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"XLA_FLAGS": flags},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    variables = {
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "JAX_ENABLE_X64": str(int("stream" not in call)),
+    }
+    return process.elsewhere("benchmarks.trust.scale", call, variables)

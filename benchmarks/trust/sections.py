@@ -1,7 +1,6 @@
 """What is measured of reliability: bad inputs, kills, size. A table and remarks a section."""
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 import bmjax
+from benchmarks.process import peak_memory
 
 Row = dict[str, Any]
 Data = tuple[Any, Any]
@@ -31,15 +31,6 @@ class Table(NamedTuple):
 
     table: pd.DataFrame
     remarks: list[str]
-
-
-def peak_memory() -> float:
-    """The most memory that this process has had, in MB."""
-    status = Path("/proc/self/status")
-    if status.exists():  # what the parent had at its birth does not count here, as it does below
-        line = next(row for row in status.read_text().splitlines() if row.startswith("VmHWM"))
-        return int(line.split()[1]) * 1.024e-3
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 # --- inputs ---
