@@ -14,17 +14,18 @@ inclusion rate. Done from the first cycle on, that would keep features that are 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _steps, _validate
+from bmjax._arrays import select
 from bmjax._bound import bound_after_m_step, bound_slack
 from bmjax._progress import Progress, begin
 from bmjax._stopping import crawl, rounding_of
-from bmjax._types import Problem, State, Totals, select
+from bmjax._types import Problem, State, Totals
 
 # Below the first the extrapolation would no longer be one; the second is beyond any use.
 _LEAST_TRUST, _MOST_TRUST = 30.0, 1e6
@@ -137,21 +138,25 @@ class Accelerated:
 
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
         """One cycle."""
+
+        def iterate(_: Array, trail: tuple[State, State, Array, Array]) -> tuple[Any, ...]:
+            _, state, residual, _ = trail
+            new, left = _steps.em_iteration(problem, state, residual, self.sweeps)
+            return _without_masks(state), new, left.residual, left.sum_squares
+
         start = carry.state
-        first, left = _steps.em_iteration(problem, start, carry.residual, self.sweeps)
-        second, left = _steps.em_iteration(problem, first, left.residual, self.sweeps)
+        begun = _without_masks(start), start, carry.residual, jnp.zeros((), problem.dtype)
+        first, second, left, sum_squares = jax.lax.fori_loop(0, 2, iterate, begun)
         beyond = self.beyond(carry, first, second)
         third, third_left = _steps.em_iteration(
-            problem, beyond, left.residual, self.sweeps, residual_weights=second.weights
+            problem, beyond, left, self.sweeps, residual_weights=second.weights
         )
         bound = bound_after_m_step(problem, third, third_left.sum_squares)
         return self.judge(
             problem,
             carry,
             first,
-            Candidate(
-                second, left.residual, lambda: bound_after_m_step(problem, second, left.sum_squares)
-            ),
+            Candidate(second, left, lambda: bound_after_m_step(problem, second, sum_squares)),
             Candidate(third, third_left.residual, lambda: bound),
         )
 
@@ -247,6 +252,11 @@ class Accelerated:
         factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)
         factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)
         return jnp.clip(move * factor, -self.max_move, self.max_move)
+
+
+def _without_masks(state: State) -> State:
+    """The parameters of a state, so that its masks need not be kept."""
+    return state._replace(mask_mean=state.mask_mean[:, :0])
 
 
 def _convergence(

@@ -17,22 +17,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from bmjax import _devices, _lane, _loop, _validate
-from bmjax._fit import run
+from bmjax import _devices, _ladder, _lane, _loop, _validate
+from bmjax._arrays import select
+from bmjax._criterion import criterion
+from bmjax._fit import room_of
 from bmjax._frame import Frame, Units, enter, leave
-from bmjax._initial import Point
-from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
+from bmjax._initial import Point, Room
+from bmjax._optimum import Climb, End, InMemory, Plan, begin, best_fit, next_fit, points, report
 from bmjax._options import checked
 from bmjax._precision import full_precision
+from bmjax._programs import PROGRAMS
 from bmjax._ragged import groups as by_rung
 from bmjax._ragged import is_ragged
-from bmjax._result import LaneSteps, Result
+from bmjax._result import LaneSteps, Result, Starts
 from bmjax._solvers import Solver
 from bmjax._threads import Settings
-from bmjax._types import Problem, select
+from bmjax._types import Problem
 from bmjax._uncertainty import uncertainty as uncertainty_at
+from bmjax._working_set import gathered
 
 # Lanes side by side share the overhead of a kernel, which rules below some 20 kB a dataset; above
 # it one dataset after another is faster, in cache and without batched products (measured).
@@ -40,6 +44,8 @@ _LANES_BYTES = 2**16
 _CHUNK = 2**26  # bytes of input that travel to the device at once
 _PAYS = 2**18  # bytes of input from which on a call costs little beside the fits it makes
 _ACCELERATOR_LANES = 512
+# Features up to which every feature has a slot, and starts are found in the same program as fits.
+_TOGETHER = 32
 
 
 def fit_batch(
@@ -148,7 +154,8 @@ def _of_one_length(
     features, targets, counts, dtype = _validate.batch(X, y, sample_weights)
     b, n = targets.shape
     k = features.shape[-1]
-    options, solver, plan, frame = checked(k, dtype, **asked)
+    given = checked(k, dtype, **asked)
+    options, solver, plan, frame = given
     over = _devices.checked(mesh)
     devices = 1 if over is None else over.size
     on_cpu = (jax.devices() if over is None else over.devices.ravel())[0].platform == "cpu"
@@ -165,13 +172,17 @@ def _of_one_length(
     shared = features.ndim == 2
     if shared:
         features = jnp.asarray(features, dtype)
-    settings = {
-        "solver": solver,
-        "plan": plan,
-        "frame": frame,
-        "with_uncertainty": _validate.flag("uncertainty", uncertainty),
-        "width": cut.width,
-    }
+    room = room_of(n, k, given)
+    settings = _Settings(
+        solver,
+        plan,
+        frame,
+        room,
+        _validate.flag("uncertainty", uncertainty),
+        cut.width,
+    )
+    # Where few of many features are kept, the starts are found first, to see how many are.
+    apart = over is None and plan.dense == 0 and room.fit > _TOGETHER
     inherited = Settings.here()
 
     def chunk(begin: int) -> tuple[Any, int]:
@@ -188,7 +199,9 @@ def _of_one_length(
         X = features if shared else own(features)
         data = X, own(targets), own(counts)
         if over is None:
-            result, steps = _work_off(*data, jnp.asarray(count, jnp.int32), options, **settings)
+            chunk = *data, jnp.asarray(count, jnp.int32), options
+            places, own = _starts_apart(chunk, settings) if apart else (None, settings)
+            result, steps = PROGRAMS.call(_work_off, *chunk, places, static={"settings": own})
         else:
             result, steps = _work_off_spread(data, deal.counts(count), options, over, settings)
         at = deal.places(count)
@@ -204,6 +217,34 @@ def _of_one_length(
     useful = int(np.sum(np.asarray(result.num_steps), dtype=np.int64))
     total = sum(steps for _, steps in parts) * solver.iterations
     return result._replace(lane_steps=LaneSteps(useful, total))
+
+
+class _Settings(NamedTuple):
+    """The static arguments of a chunk."""
+
+    solver: Solver
+    plan: Plan
+    frame: Frame
+    room: Room
+    with_uncertainty: bool
+    width: int
+
+
+def _starts_apart(chunk: Any, settings: _Settings) -> tuple[Point, _Settings]:
+    """Where the fits of a chunk start, and settings with as few slots as they need."""
+    room = settings.room
+    most = room.search
+    if not room.tall:
+        room = room._replace(search=_ladder.slots(32, most))
+    while True:
+        static = {"settings": settings._replace(room=room)}
+        places, full, sizes = PROGRAMS.call(_find_starts, *chunk, static=static)
+        if room.tall or room.search == most or not np.any(full):
+            break
+        room = room._replace(search=_ladder.slots(4 * room.search, most))
+    needed = int(np.max(sizes)) + settings.plan.moves + 1
+    room = room._replace(fit=_ladder.slots(needed, room.fit if room.tall else most))
+    return places, settings._replace(room=room)
 
 
 class _Cut(NamedTuple):
@@ -255,15 +296,52 @@ class _Work(NamedTuple):
     Attributes:
         problem: Its problem; X is None where all share one.
         units: The way back to the user's units.
+        points: Where its fits start.
         climb: Its fits so far.
+        lane: The fit on its way.
     """
 
     problem: Problem
     units: Units
+    points: Point
     climb: Climb
+    lane: _loop.Lane
 
 
-@partial(jax.jit, static_argnames=("solver", "plan", "frame", "with_uncertainty", "width"))
+def _entered(
+    X: Float[Array, "*b n k"],
+    y: Float[Array, "b n"],
+    sample_weights: Float[Array, "b n"] | None,
+    options: _lane.Options,
+    frame: Frame,
+    i: Int[Array, ""],
+) -> tuple[Problem, _lane.Options, Units]:
+    """Dataset i of a chunk in the units of the fit."""
+    counts = None if sample_weights is None else sample_weights[i]
+    return enter(frame, options, X if X.ndim == 2 else X[i], y[i], counts)
+
+
+@full_precision
+def _find_starts(
+    X: Float[Array, "*b n k"],
+    y: Float[Array, "b n"],
+    sample_weights: Float[Array, "b n"] | None,
+    count: Int[Array, ""],
+    options: _lane.Options,
+    *,
+    settings: _Settings,
+) -> tuple[Point, Bool[Array, " b"], Int[Array, " b"]]:
+    """Where the fits of a chunk start, which ran out of room, and how many features they need."""
+
+    def one(i: Int[Array, ""]) -> tuple[Point, Array, Array]:
+        problem, own_options, _ = _entered(X, y, sample_weights, options, settings.frame, i)
+        there, full = points(problem, own_options, settings.plan, settings.room)
+        needed = jnp.any(there.inclusion > 0, axis=0) | ~problem.maskable
+        return there, full, jnp.sum(needed, dtype=jnp.int32)
+
+    return _loop.one_by_one(one, len(y), count)
+
+
 @full_precision
 def _work_off(
     X: Float[Array, "*b n k"],
@@ -271,71 +349,87 @@ def _work_off(
     sample_weights: Float[Array, "b n"] | None,
     count: Int[Array, ""],
     options: _lane.Options,
-    solver: Solver,
-    plan: Plan,
-    frame: Frame,
-    with_uncertainty: bool,
-    width: int,
+    places: Point | None,
+    *,
+    settings: _Settings,
 ) -> tuple[Result, Int[Array, ""]]:
-    """The fits of one chunk, of which the first `count` datasets are real, and lane-steps made."""
-    size = len(y)
+    """The fits of one chunk, of which the first `count` datasets are real, and lane-steps made.
 
-    def dataset(i: Int[Array, ""]) -> tuple[Array, Array, Array | None]:
-        return (
-            X if X.ndim == 2 else X[i],
-            y[i],
-            None if sample_weights is None else sample_weights[i],
-        )
+    `places` is where they start, if that has been found already.
+    """
+    solver, plan, frame, room, with_uncertainty, width = settings
+    size, slots = len(y), room.fit
+
+    def entered(i: Int[Array, ""]) -> tuple[Problem, _lane.Options, Units]:
+        return _entered(X, y, sample_weights, options, frame, i)
+
+    def starts_of(i: Int[Array, ""], problem: Problem, own_options: _lane.Options) -> Point:
+        if places is None:
+            return points(problem, own_options, plan, room)[0]
+        return jax.tree.map(lambda leaf: leaf[i], places)
+
+    def finished(problem: Problem, units: Units, end: End, record: Starts) -> Result:
+        certain = None
+        if with_uncertainty:
+            certain = uncertainty_at(problem, end.outcome.state, end.features)
+        return leave(frame, units, report(end, record, certain))
 
     if width == 1:
         # One after another: no lane to keep full, and no batched products.
-        def one(i):
-            return run(
-                *dataset(i),
-                options,
-                solver=solver,
-                plan=plan,
-                frame=frame,
-                with_uncertainty=with_uncertainty,
-            )
+        def one(i: Int[Array, ""]) -> Result:
+            problem, own_options, units = entered(i)
+            fitter = InMemory(problem, own_options, solver)
+            end, record = best_fit(fitter, plan, starts_of(i, problem, own_options), slots)
+            return finished(problem, units, end, record)
 
         result = _loop.one_by_one(one, size, count)
         return result, jnp.sum(result.num_steps, dtype=jnp.int32) // solver.iterations
 
     shared = X.T if X.ndim == 2 and frame.plain and sample_weights is None else None
 
-    def entered(i: Int[Array, ""]) -> tuple[Problem, _lane.Options, Units]:
-        return enter(frame, options, *dataset(i))
-
     def whole(problem: Problem) -> Problem:
         return problem if shared is None else problem._replace(X=shared)
-
-    def starting_points(i: Int[Array, ""]) -> Point:
-        problem, own_options, _ = entered(i)
-        return points(problem, own_options, plan)
 
     # All starts beforehand, so that a refill only has to pick them up: on a CPU one at a time, with
     # products too small for XLA to split between threads; see `fit_batch`.
     together = None if jax.default_backend() == "cpu" else min(width, size)
-    places = jax.lax.map(starting_points, jnp.arange(size), batch_size=together)
+    all_starts = jax.lax.map(
+        lambda i: starts_of(i, *entered(i)[:2]), jnp.arange(size), batch_size=together
+    )
+
+    def lane_of(problem: Problem, climb: Climb) -> _loop.Lane:
+        part = gathered(problem, climb.features)
+        used = jnp.sum(climb.starts.num_steps, dtype=jnp.int32)
+        return _lane.start(part, options, solver, climb.state, used)
+
+    def ended(problem: Problem, climb: Climb, lane: _loop.Lane) -> End:
+        part = gathered(problem, climb.features)
+        return End(_lane.outcome(part, solver, lane), climb.features)
 
     def start(index: Int[Array, " w"]) -> _Work:
-        def begin_one(i):
+        def begin_one(i: Int[Array, ""]) -> _Work:
             problem, _, units = entered(i)
-            there = jax.tree.map(lambda leaf: leaf[i], places)
-            climb = begin(problem, options, solver, plan, there)
-            return _Work(problem if shared is None else problem._replace(X=None), units, climb)
+            there = jax.tree.map(lambda leaf: leaf[i], all_starts)
+            climb = begin(InMemory(problem, options, solver), plan, there, slots)
+            lane = lane_of(problem, climb)
+            climb = climb._replace(best=ended(problem, climb, lane))
+            kept = problem if shared is None else problem._replace(X=None)
+            return _Work(kept, units, there, climb, lane)
 
         return jax.vmap(begin_one)(index)
 
     def step(work: _Work) -> _Work:
-        lane = _lane.advance(whole(work.problem), options, solver, work.climb.lane)
-        return work._replace(climb=work.climb._replace(lane=lane))
+        part = gathered(whole(work.problem), work.climb.features)
+        return work._replace(lane=_lane.advance(part, options, solver, work.lane))
 
     def after_fit(work: _Work) -> _Work:
-        climb = next_fit(whole(work.problem), options, solver, plan, work.climb)
-        ended = ~work.climb.lane.running & ~work.climb.done
-        return work._replace(climb=select(ended, climb, work.climb))
+        problem, climb = whole(work.problem), work.climb
+        rule = criterion(plan.criterion, problem, slots)
+        end = ended(problem, climb, work.lane)
+        fitter = InMemory(problem, options, solver)
+        after = next_fit(fitter, rule, plan, work.points, climb, end)
+        moved = work._replace(climb=after, lane=lane_of(problem, after))
+        return select(~work.lane.running & ~climb.done, moved, work)
 
     def advance(work: _Work) -> _Work:
         return begin_next(jax.vmap(step)(work))
@@ -343,16 +437,13 @@ def _work_off(
     def begin_next(work: _Work) -> _Work:
         """Whatever has ended begins its next fit, also where that ends before any step."""
         return jax.lax.while_loop(
-            lambda work: jnp.any(~work.climb.lane.running & ~work.climb.done),
+            lambda work: jnp.any(~work.lane.running & ~work.climb.done),
             jax.vmap(after_fit),
             work,
         )
 
     def outcome(work: _Work) -> Result:
-        certain = None
-        if with_uncertainty:
-            certain = uncertainty_at(whole(work.problem), work.climb.best.state)
-        return leave(frame, work.units, report(work.climb.best, work.climb.starts, certain))
+        return finished(whole(work.problem), work.units, work.climb.best, work.climb.starts)
 
     return _loop.run_pool(
         lambda index: begin_next(start(index)),
@@ -370,12 +461,12 @@ def _work_off_spread(
     counts: np.ndarray,
     options: _lane.Options,
     mesh: Mesh,
-    settings: dict[str, Any],
+    settings: _Settings,
 ) -> tuple[Result, Array]:
     """The fits of a chunk dealt out to the devices of a mesh, and the lane-steps each has made."""
     X, y, sample_weights = data
     own, shared = ((y, sample_weights), X) if X.ndim == 2 else ((y, sample_weights, X), None)
-    return _spread(mesh, tuple(settings.items()))(
+    return _spread(mesh, settings)(
         jax.tree.map(lambda rows: _devices.split(mesh, rows), own),
         _devices.everywhere(mesh, (shared, options)),
         _devices.split(mesh, counts),
@@ -383,14 +474,15 @@ def _work_off_spread(
 
 
 @cache
-def _spread(mesh: Mesh, settings: tuple[tuple[str, Any], ...]) -> Any:
+def _spread(mesh: Mesh, settings: _Settings) -> Any:
     """`_work_off` on every device of a mesh, compiled."""
 
     def local(own: Any, everywhere: Any, count: Int[Array, ""]) -> tuple[Result, Array]:
         X, options = everywhere
         y, sample_weights, *rest = own
+        features = rest[0] if rest else X
         result, steps = _work_off(
-            rest[0] if rest else X, y, sample_weights, count, options, **dict(settings)
+            features, y, sample_weights, count, options, None, settings=settings
         )
         return result, steps[None]
 

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from bmjax import _validate
+from bmjax._arrays import Array, log_sigmoid, namespace, sigmoid
 from bmjax._precision import full_precision
 from bmjax._types import Problem, State, Totals
 
@@ -121,7 +121,7 @@ class Masks(NamedTuple):
 
 def masks_after_m_step(problem: Problem, state: State) -> Masks:
     """The same where the inclusion rates are the mean masks."""
-    left_out = jax.nn.sigmoid(-state.log_odds)
+    left_out = sigmoid(-state.log_odds)
     return Masks(state.inclusion, left_out, problem.total(entropy(state.mask_mean)))
 
 
@@ -129,17 +129,18 @@ def bound_of(
     problem: Problem | Totals, state: State, sum_squares: Float[Array, ""], masks: Masks
 ) -> Float[Array, ""]:
     """The bound from the sums over samples that it depends on."""
+    xp = namespace(state)
     n = problem.num_samples
     active = state.active
-    log_likelihood = 0.5 * n * jnp.log(state.noise_precision / (2 * jnp.pi))
+    log_likelihood = 0.5 * n * xp.log(state.noise_precision / (2 * xp.pi))
     log_likelihood -= 0.5 * state.noise_precision * sum_squares
 
     per_feature = _feature_terms(problem, state, masks)
     return (
         log_likelihood
-        + jnp.sum(jnp.where(active, per_feature, 0))
+        + xp.sum(xp.where(active, per_feature, 0))
         - 0.5
-        * (jnp.sum(active & problem.maskable, dtype=sum_squares.dtype) + 1)
+        * (xp.sum(active & problem.maskable, dtype=sum_squares.dtype) + 1)
         * problem.log_samples
     )
 
@@ -154,12 +155,13 @@ def masking_cost(problem: Problem | Totals, state: State, masks: Masks) -> Float
 
 def _feature_terms(problem: Problem | Totals, state: State, masks: Masks) -> Float[Array, " k"]:
     """E[log p(z)] + H(z) - (log(n pi) + (mean mask - pi) / pi) / 2 of every feature."""
+    xp = namespace(state)
     n = problem.num_samples
     kept, left_out, entropies = masks
     log_prior = _expected_log_bernoulli(kept, left_out, state.log_odds)
-    log_odds = jnp.where(state.active, state.log_odds, 0)
-    inclusion = jax.nn.sigmoid(log_odds)
-    penalty = jnp.log(n * inclusion) + (kept - inclusion) / inclusion
+    log_odds = xp.where(state.active, state.log_odds, 0)
+    inclusion = sigmoid(log_odds)
+    penalty = xp.log(n * inclusion) + (kept - inclusion) / inclusion
     return n * log_prior - 0.5 * penalty + entropies
 
 
@@ -169,19 +171,20 @@ def bound_slack(problem: Problem | Totals, bound: Float[Array, ""]) -> Float[Arr
     The bound is a sum of about n k terms whose partial sums are of the order of n; XLA adds them
     pairwise, so a few units of rounding of that size cover it.
     """
-    return 4 * jnp.finfo(bound.dtype).eps * (problem.num_samples + jnp.abs(bound))
+    return 4 * jnp.finfo(bound.dtype).eps * (problem.num_samples + abs(bound))
 
 
 def _expected_log_bernoulli(
     kept: Float[Array, " k"], left_out: Float[Array, " k"], log_odds: Float[Array, " k"]
 ) -> Float[Array, " k"]:
     """The sum kept * log(pi) + left_out * log(1 - pi), 0 log 0 = 0 in value and in gradient."""
-    finite = jnp.isfinite(log_odds)
-    inside = jnp.where(finite, log_odds, 0)  # keeps infinities out of the differentiated branch
-    value = kept * jax.nn.log_sigmoid(inside) + left_out * jax.nn.log_sigmoid(-inside)
-    contradicted = jnp.where(log_odds > 0, left_out, kept)
-    at_the_end = jnp.where(contradicted > 0, -jnp.inf, 0)
-    return jnp.where(finite, value, at_the_end)
+    xp = namespace(kept, log_odds)
+    finite = xp.isfinite(log_odds)
+    inside = xp.where(finite, log_odds, 0)  # keeps infinities out of the differentiated branch
+    value = kept * log_sigmoid(inside) + left_out * log_sigmoid(-inside)
+    contradicted = xp.where(log_odds > 0, left_out, kept)
+    at_the_end = xp.where(contradicted > 0, xp.full_like(value, -xp.inf), 0)
+    return xp.where(finite, value, at_the_end)
 
 
 def entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
@@ -189,7 +192,8 @@ def entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
 
     By the rarer outcome p <= 1/2 and without log1p, which is several times as slow in float64.
     """
-    p = jnp.minimum(mask_mean, 1 - mask_mean)
+    xp = namespace(mask_mean)
+    p = xp.minimum(mask_mean, 1 - mask_mean)
     q = 1 - p
-    tiny = jnp.finfo(p.dtype).tiny
-    return -p * jnp.log(jnp.maximum(p, tiny) / q) - jnp.log(q)
+    tiny = xp.finfo(p.dtype).tiny
+    return -p * xp.log(xp.maximum(p, tiny) / q) - xp.log(q)

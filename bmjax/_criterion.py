@@ -23,9 +23,9 @@ inclusion 1 is charged log n, one half for its weight and one half for its rate.
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from bmjax._arrays import Array, namespace
 from bmjax._steps import exact_fit
 from bmjax._types import Problem, State, Totals
 
@@ -33,68 +33,71 @@ CRITERIA = ("learned", "held", "paper")
 
 
 class Criterion(NamedTuple):
-    """A rule for datasets of one shape, in nats.
+    """A rule for a dataset, in nats.
 
     Attributes:
         each: The charge of a feature at inclusion 1, before the width of the weights.
         learns_width: Whether that width is learned.
-        by_size: The charge of a support of 0, 1, ..., k features as such.
-        maskable: The features that the rule is about; the others are in every support.
+        by_size: The charge of a support of 0, 1, ..., m features as such, unmasked ones included.
     """
 
     each: float | Float[Array, ""]
     learns_width: bool
-    by_size: Float[Array, " k_plus_1"]
-    maskable: Bool[Array, " k"]
+    by_size: Float[Array, " sizes"]
 
     def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
         """The charge of a feature at inclusion 1, weights spread as learned."""
-        return self.each + 0.5 * jnp.log(width)
+        return self.each + 0.5 * namespace(width).log(width)
 
-    def width(self, strength: Float[Array, " k"], support: Bool[Array, " k"]) -> Float[Array, ""]:
+    def width(self, strength: Float[Array, " m"], chosen: Bool[Array, " m"]) -> Float[Array, ""]:
         """The learned spread tau of the weights, at least 1.
 
         Args:
             strength: weights^2 * mean(x^2) * noise_precision of each feature.
-            support: The features kept.
+            chosen: The features kept that may be masked.
         """
-        one = jnp.ones((), strength.dtype)
+        xp = namespace(strength)
+        one = xp.ones((), strength.dtype)
         if not self.learns_width:
             return one
-        chosen = support & self.maskable
-        size = jnp.maximum(jnp.sum(chosen, dtype=strength.dtype), 1)
-        return jnp.maximum(one, jnp.sum(jnp.where(chosen, strength, 0)) / size)
-
-    def per_feature(self, charges: Float[Array, " k"] | Array) -> Float[Array, " k"]:
-        """What dropping each feature saves: its charge, or -inf for one that has to stay."""
-        return jnp.where(self.maskable, charges, -jnp.inf)
+        size = xp.maximum(xp.sum(chosen, dtype=strength.dtype), 1)
+        return xp.maximum(one, xp.sum(xp.where(chosen, strength, 0)) / size)
 
 
-def criterion(name: str, problem: Problem | Totals) -> Criterion:
-    """The rule of a name for a dataset; see the table above."""
+def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> Criterion:
+    """The rule of a name for a dataset; see the table above.
+
+    Args:
+        name: The rule.
+        problem: The dataset.
+        most: The largest size of a support that will be asked about. Default: all columns.
+    """
+    xp = namespace(problem)
     half, maskable = 0.5 * problem.log_samples, problem.maskable
-    k, dtype = len(maskable), problem.dtype
-    free = jnp.zeros(k + 1, dtype)
+    dtype = problem.dtype
+    if most is None:
+        most = len(maskable)
     if name == "paper":
-        return Criterion(2 * half, False, free, maskable)
+        return Criterion(2 * half, False, xp.zeros(most + 1, dtype))
     if name == "held":
-        return Criterion(half, False, free, maskable)
-    choices = jnp.sum(maskable, dtype=dtype)
-    share = 1 - 0.5 * half / jnp.log(jnp.maximum(choices, 2))
-    share = jnp.where(choices > 1, jnp.maximum(share, 0), 0).astype(dtype)
+        return Criterion(half, False, xp.zeros(most + 1, dtype))
+    unmasked = xp.sum(~maskable, dtype=xp.int32)
+    choices = (problem.num_features - unmasked).astype(dtype)
+    share = 1 - 0.5 * half / xp.log(xp.maximum(choices, 2))
+    share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
     # log C(k, K), term by term, up to K = k/2; a support of that size holds the unmasked ones too.
-    sizes = jnp.arange(k, dtype=dtype)
-    terms = jnp.log(jnp.maximum(choices - sizes, 1) / (sizes + 1))
-    terms = jnp.where(sizes < choices // 2, terms, 0)
-    log_choices = jnp.concatenate([jnp.zeros(1, dtype), jnp.cumsum(terms)])
-    size = jnp.arange(k + 1, dtype=jnp.int32) - jnp.sum(~maskable, dtype=jnp.int32)
-    return Criterion(half, True, share * log_choices[jnp.maximum(size, 0)], maskable)
+    sizes = xp.arange(most, dtype=dtype)
+    terms = xp.log(xp.maximum(choices - sizes, 1) / (sizes + 1))
+    terms = xp.where(sizes < choices // 2, terms, 0)
+    log_choices = xp.concatenate([xp.zeros(1, dtype), xp.cumsum(terms)])
+    size = xp.arange(most + 1, dtype=xp.int32) - unmasked
+    return Criterion(half, True, share * log_choices[xp.maximum(size, 0)])
 
 
 def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
     """The charge of a feature at inclusion 1, weights spread as those of a state."""
     strength = state.weights**2 * problem.mean_squares * state.noise_precision
-    return rule.charge(rule.width(strength, state.active))
+    return rule.charge(rule.width(strength, state.active & problem.maskable))
 
 
 def score(
@@ -108,10 +111,11 @@ def score(
         state: The fitted state.
         bound: Its lower bound, which charges log(n pi)/2 + log(n)/2 a feature.
     """
-    size = jnp.sum(state.active, dtype=jnp.int32)
-    chosen = jnp.sum(state.active & rule.maskable, dtype=bound.dtype)
+    xp = namespace(state)
+    size = xp.sum(state.active, dtype=xp.int32)
+    chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
     extra = charge_at(rule, problem, state) - problem.log_samples
     value = bound - chosen * extra - rule.by_size[size]
     # With more than half as many features as samples an exact fit says nothing.
     idle = exact_fit(problem, state) & (2 * size > problem.num_rows)
-    return jnp.where(jnp.isfinite(value) & ~idle, value, -jnp.inf)
+    return xp.where(xp.isfinite(value) & ~idle, value, -xp.inf)

@@ -1,20 +1,40 @@
 """`fit`: one dataset, one call."""
 
+from typing import Any, NamedTuple
+
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax import _devices, _lane, _loop, _validate
+from bmjax import _devices, _ladder, _lane, _validate
 from bmjax._derivative import implicit_coef
-from bmjax._frame import Frame, enter, leave
-from bmjax._optimum import Climb, Plan, begin, next_fit, points, report
-from bmjax._options import checked
+from bmjax._frame import Frame, Shape, enter, enter_on_host, leave
+from bmjax._initial import Room
+from bmjax._optimum import InMemory, Plan, best_fit, points, report
+from bmjax._options import Checked, checked
 from bmjax._precision import full_precision
-from bmjax._result import History, Result
+from bmjax._result import Result
 from bmjax._solvers import Solver
-from bmjax._types import select
+from bmjax._threads import one_blas_thread
 from bmjax._uncertainty import uncertainty as uncertainty_at
+from bmjax._working_set import gathered, spread
+
+
+class Outputs(NamedTuple):
+    """What is wanted of a fit beside the fit itself, a static argument.
+
+    Attributes:
+        uncertainty: Whether to find the covariance of the effects.
+        history_length: Steps of the solver to keep a record of, None for no record.
+        differentiable: Whether the effects have a derivative.
+    """
+
+    uncertainty: bool
+    history_length: int | None = None
+    differentiable: bool = False
 
 
 def fit(
@@ -121,25 +141,39 @@ def fit(
         Kondo, Maeda, Hayashi, "Bayesian Masking: Sparse Bayesian Estimation with Weaker
         Shrinkage Bias", ACML 2015.
     """
-    X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
-    options, solver, plan, frame = checked(
-        X.shape[1],
-        X.dtype,
-        intercept=intercept,
-        unmasked=unmasked,
-        standardize=standardize,
-        solver=solver,
-        noise_precision=noise_precision,
-        initial_weights=initial_weights,
-        initial_inclusion=initial_inclusion,
-        starts=starts,
-        moves=moves,
-        criterion=criterion,
-        prune_threshold=prune_threshold,
-        tolerance=tolerance,
-        max_steps=max_steps,
-    )
+    asked = {
+        "intercept": intercept,
+        "unmasked": unmasked,
+        "standardize": standardize,
+        "solver": solver,
+        "noise_precision": noise_precision,
+        "initial_weights": initial_weights,
+        "initial_inclusion": initial_inclusion,
+        "starts": starts,
+        "moves": moves,
+        "criterion": criterion,
+        "prune_threshold": prune_threshold,
+        "tolerance": tolerance,
+        "max_steps": max_steps,
+    }
     over = _devices.checked(mesh)
+    wanted = Outputs(
+        uncertainty=_validate.flag("uncertainty", uncertainty),
+        differentiable=_validate.flag("differentiable", differentiable),
+    )
+
+    def outputs(given: Checked) -> Outputs:
+        length = max_steps // given.solver.iterations if history else None
+        return wanted._replace(history_length=length)
+
+    if over is None and _validate.at_hand(X, y, sample_weights, *asked.values()):
+        *data, dtype = _validate.on_host(X, y, sample_weights)
+        given = checked(data[0].shape[1], dtype, **asked)
+        return _at_hand(*data, given, outputs(given))
+    X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
+    given = checked(X.shape[1], X.dtype, **asked)
+    options = given.options
+    room = room_of(*X.shape, given)
     if over is not None:
         X, y, sample_weights = _devices.rows_split(over, X, y, sample_weights)
         options = _devices.everywhere(over, options)
@@ -148,14 +182,74 @@ def fit(
         y,
         sample_weights,
         options,
-        solver=solver,
-        plan=plan,
-        frame=frame,
-        with_uncertainty=_validate.flag("uncertainty", uncertainty),
-        history_length=max_steps // solver.iterations if history else None,
-        differentiable=_validate.flag("differentiable", differentiable),
+        solver=given.solver,
+        plan=given.plan,
+        frame=given.frame,
+        room=room,
+        outputs=outputs(given),
     )
     return result if over is None else _devices.local(result)
+
+
+def _at_hand(
+    X: np.ndarray,
+    y: np.ndarray,
+    sample_weights: np.ndarray | None,
+    given: Checked,
+    outputs: Outputs,
+) -> Result:
+    """The fit of arrays at hand, filled up to a rung of the ladder, in as many slots as it needs.
+
+    Data enter and leave the units of the fit in NumPy, so that only the fit itself is compiled.
+    """
+    n, k = X.shape
+    plan, frame = given.plan, given.frame
+    width = k + int(frame.intercept)
+    shape = Shape(*_ladder.filled_shape(n, width))
+    problem, options, units = enter_on_host(frame, given.options, X, y, sample_weights, shape)
+    room = Room(n > width, shape.features, shape.features)
+    # Steps of a fit are compiled, whatever the caller is tracing; all else is made here, where
+    # infinite log-odds are no reason to warn.
+    with jax.ensure_compile_time_eval(), np.errstate(all="ignore"), one_blas_thread():
+        if not room.tall:
+            most = min(n // 2 + _always_in(given, k), shape.features)
+            room = room._replace(search=_ladder.slots(8, most))
+        starts, full = points(problem, options, plan, room)
+        while full and not room.tall and room.search < most:
+            room = room._replace(search=_ladder.slots(4 * room.search, most))
+            starts, full = points(problem, options, plan, room)
+        if plan.dense == 0 and shape.features > 16:
+            size = int(np.sum(np.any(starts.inclusion > 0, axis=0) | ~problem.maskable))
+            slots = _ladder.slots(size + plan.moves + 1, shape.features)
+            room = room._replace(fit=slots)
+        fitter = InMemory(problem, options, given.solver, outputs.history_length)
+        end, record = best_fit(fitter, plan, starts, room.fit)
+        certain = None
+        if outputs.uncertainty:
+            certain = uncertainty_at(problem, end.outcome.state, end.features)
+        result = leave(frame, units, report(end, record, certain), np)
+        return jax.tree.map(lambda leaf: _as_fitted(leaf, problem.y.dtype), result)
+
+
+def _as_fitted(leaf: Any, dtype: Any) -> jax.Array:
+    """A field of the result in the type of the fit."""
+    return jnp.asarray(leaf, dtype if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None)
+
+
+def _always_in(given: Checked, k: int) -> int:
+    """Features that are never masked."""
+    unmasked = given.options.unmasked
+    chosen = 0 if unmasked is None else int(np.sum(unmasked)) if _validate.at_hand(unmasked) else k
+    return chosen + int(given.frame.intercept)
+
+
+def room_of(n: int, k: int, given: Checked) -> Room:
+    """The room of a fit whose values cannot be looked at: as much as it may need."""
+    width = k + int(given.frame.intercept)
+    if n > width or given.plan.dense:
+        return Room(n > width, width, width)
+    most = min(n // 2 + _always_in(given, k) + 1, width)
+    return Room(False, most, most)
 
 
 @full_precision
@@ -168,57 +262,29 @@ def run(
     solver: Solver,
     plan: Plan,
     frame: Frame,
-    with_uncertainty: bool,
-    history_length: int | None = None,
-    differentiable: bool = False,
+    room: Room,
+    outputs: Outputs,
 ) -> Result:
     """The fit of checked arguments, a pure function to be compiled."""
-    if differentiable:
+    if outputs.differentiable:
         X, sample_weights = jax.lax.stop_gradient((X, sample_weights))
     problem, options, units = enter(frame, options, X, y, sample_weights)
     data = problem  # with its dependence on y, which the loops below cannot carry
-    if differentiable:
+    if outputs.differentiable:
         problem, options = jax.lax.stop_gradient((problem, options))
-    climb = begin(problem, options, solver, plan, points(problem, options, plan))
-
-    def advance(lane: _loop.Lane) -> _loop.Lane:
-        return _lane.advance(problem, options, solver, lane)
-
-    def record(lane: _loop.Lane) -> History:
-        return _lane.record(problem, lane)
-
-    def one_fit(best: tuple[Climb, History | None]) -> tuple[Climb, History | None]:
-        climb, course = best
-        if history_length is None:
-            lane, own = _loop.run(advance, climb.lane), None
-        else:
-            lane, own = _loop.run_recorded(advance, climb.lane, record, history_length)
-        climb = next_fit(problem, options, solver, plan, climb._replace(lane=lane))
-        return climb, select(climb.improved, own, course)
-
-    blank = None
-    if history_length is not None:
-        blank = _loop.blank_record(record, climb.lane, history_length)
-    climb, course = jax.lax.while_loop(lambda best: ~best[0].done, one_fit, (climb, blank))
-    certain = uncertainty_at(problem, climb.best.state) if with_uncertainty else None
-    result = report(climb.best, climb.starts, certain, course)
-    if not differentiable:
+    starts = points(problem, options, plan, room)[0]
+    fitter = InMemory(problem, options, solver, outputs.history_length)
+    end, record = best_fit(fitter, plan, starts, room.fit)
+    state, features = end.outcome.state, end.features
+    certain = uncertainty_at(problem, state, features) if outputs.uncertainty else None
+    result = report(end, record, certain)
+    if not outputs.differentiable:
         return leave(frame, units, result)
     # The way back to the user's units depends on y as well.
-    coef = implicit_coef(data, climb.best.state)
-    result = leave(frame, units, result._replace(coef=coef))
+    coef = implicit_coef(gathered(data, features), state)
+    result = leave(frame, units, result._replace(coef=spread(coef, features, len(data.X))))
     fixed = jax.lax.stop_gradient(result)
     return fixed._replace(coef=result.coef, intercept=result.intercept)
 
 
-_fit = jax.jit(
-    run,
-    static_argnames=(
-        "solver",
-        "plan",
-        "frame",
-        "with_uncertainty",
-        "history_length",
-        "differentiable",
-    ),
-)
+_fit = jax.jit(run, static_argnames=("solver", "plan", "frame", "room", "outputs"))

@@ -5,11 +5,14 @@ added, so that the fit does not depend on where a column has its zero, and so th
 the variation of years and prices.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Float
 
+from bmjax._arrays import Array, namespace
 from bmjax._lane import Options
 from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._types import Problem
@@ -111,10 +114,143 @@ def enter(
     return problem, options, units
 
 
-def leave(frame: Frame, units: Units, result: Result) -> Result:
-    """A result in the user's units and over the user's features."""
-    if frame.plain:
-        return result
+class Shape(NamedTuple):
+    """The shape that a dataset is filled up to, so that few shapes are ever compiled.
+
+    Attributes:
+        rows: Number of rows; those added count zero times.
+        features: Number of features, that of ones among them; those added explain nothing.
+    """
+
+    rows: int
+    features: int
+
+
+def enter_on_host(
+    frame: Frame,
+    options: Options,
+    X: np.ndarray,
+    y: np.ndarray,
+    sample_weights: np.ndarray | None,
+    shape: Shape,
+) -> tuple[Problem, Options, Units]:
+    """`enter` in NumPy for arrays at hand, filled up to a shape.
+
+    Columns are centred and scaled in float64 before they are brought into the type of the fit, so
+    that years and prices keep what varies of them; a few columns at a time, so that no copy of X
+    is made but the one that is fitted.
+
+    Args:
+        frame: What to do.
+        options: Options in the user's units.
+        X: Features, samples in rows, of any real type.
+        y: Target.
+        sample_weights: How often each row counts. A row that counts zero times may hold anything.
+        shape: The shape to fill up to.
+
+    Returns:
+        The problem, with sample weights if the shape asks for more rows, options and units, all of
+        NumPy arrays.
+    """
+    options = jax.tree.map(np.asarray, options)
+    (n, k), dtype = X.shape, np.dtype(options.tolerance.dtype)
+    present = slice(None) if sample_weights is None else sample_weights > 0
+    counts = None if sample_weights is None else np.asarray(sample_weights, np.float64)[present]
+    columns = _aligned((shape.features, shape.rows), dtype)
+    center, scale = np.zeros(k), np.ones(k)
+    few = max(2**17 // n, 1)
+    for first in range(0, k, few):
+        some = slice(first, min(first + few, k))
+        block = X[present, some].T
+        if not frame.plain:
+            block, center[some], scale[some] = _framed(frame, block, counts)
+        columns[some, :n][:, present] = block
+    target, y_center, y_scale = np.asarray(y[present])[None], np.zeros(1), np.ones(1)
+    if not frame.plain:
+        target, y_center, y_scale = _framed(frame, target, counts)
+    whole = np.zeros(shape.rows, dtype)
+    whole[:n][present] = target[0]
+    weights = None
+    if sample_weights is not None or shape.rows > n:
+        weights = np.zeros(shape.rows, dtype)
+        weights[:n] = 1 if sample_weights is None else sample_weights
+    if frame.intercept:
+        columns[k, :n] = 1
+    total = float(n) if counts is None else float(counts.sum())
+    units = Units(center, scale, y_center[0], y_scale[0], np.float64(total))
+    spare = shape.features - k
+
+    def filled(values: Any, fill: Any) -> np.ndarray:
+        values = np.asarray(values)
+        return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, spare)], constant_values=fill)
+
+    unmasked, start = options.unmasked, options.initial_weights
+    if frame.intercept or (unmasked is not None and spare):
+        unmasked = np.zeros(k, bool) if unmasked is None else np.asarray(unmasked)
+        unmasked = filled(unmasked, False)
+        unmasked[k : k + int(frame.intercept)] = True
+    precision = options.noise_precision
+    if precision is not None:
+        precision = np.asarray(float(precision) * units.y_scale**2, dtype)
+    if start is not None:
+        start = filled(np.asarray(start, np.float64) * scale / units.y_scale, 0).astype(dtype)
+    options = options._replace(
+        noise_precision=precision,
+        initial_weights=start,
+        rates=filled(options.rates, 1),
+        unmasked=unmasked,
+    )
+    of_features = None
+    if shape.features > k + int(frame.intercept):
+        of_features = np.int32(k + int(frame.intercept))
+    problem = Problem(
+        columns, whole, precision, options.prune_threshold, weights, unmasked, of_features
+    )  # type: ignore[arg-type]
+    return problem, options, units
+
+
+def _framed(
+    frame: Frame, values: np.ndarray, counts: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns (a row each) centred and scaled in float64, what was taken off, and the divisor."""
+    # What is left of a constant column is rounding, of the type that the numbers came in.
+    given = values.dtype if np.issubdtype(values.dtype, np.floating) else np.dtype(np.float64)
+    dust = DUST * float(np.finfo(given).eps)
+    values = values.astype(np.float64)
+    center, scale = np.zeros(len(values)), np.ones(len(values))
+    if frame.intercept:
+        for _ in range(2):  # the second round takes out the rounding of the first
+            mean = np.average(values, axis=1, weights=counts)
+            values -= mean[:, None]
+            center += mean
+        widest = np.max(np.abs(values), axis=1, initial=0)
+        values[widest <= dust * np.abs(center)] = 0
+    if frame.standardize:
+        largest = np.max(np.abs(values), axis=1, initial=0)
+        largest[largest == 0] = 1
+        square = np.average((values / largest[:, None]) ** 2, axis=1, weights=counts)
+        scale = np.where(square > 0, largest * np.sqrt(square), 1)
+        values /= scale[:, None]
+    return values, center, scale
+
+
+def _aligned(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """An array of zeros that JAX on a CPU takes as it lies, without a copy."""
+    size = shape[0] * shape[1] * dtype.itemsize
+    bytes_ = np.zeros(size + 64, np.uint8)
+    offset = -bytes_.ctypes.data % 64
+    return bytes_[offset : offset + size].view(dtype).reshape(shape)
+
+
+def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
+    """A result in the user's units and over the user's features.
+
+    Args:
+        frame: How the dataset was brought into the form that was fitted.
+        units: The way back.
+        result: The result in the units of the fit.
+        xp: The namespace of its arrays, `jax.numpy` or `numpy`.
+    """
     k = units.center.shape[-1]
     to_user = units.y_scale / units.scale
     coef = result.coef[:k] * to_user
@@ -122,11 +258,11 @@ def leave(frame: Frame, units: Units, result: Result) -> Result:
     if frame.intercept:
         level = units.y_center + units.y_scale * result.coef[k]
         intercept = level - units.center @ coef
-    lost = units.num_samples * jnp.log(units.y_scale)
+    lost = units.num_samples * xp.log(units.y_scale)
     count = int(frame.intercept)  # the feature of ones is not the user's
 
-    def sizes(values: Array) -> Array:
-        return jnp.where(values >= count, values - count, values)
+    def sizes(values: Any) -> Any:
+        return xp.where(values >= count, values - count, values)
 
     starts: Starts = result.starts._replace(
         score=result.starts.score - lost,
@@ -145,14 +281,7 @@ def leave(frame: Frame, units: Units, result: Result) -> Result:
             active_count=sizes(history.active_count),
         )
     if uncertainty is not None:
-        ones = jnp.broadcast_to(units.y_scale, (count,))
-        size = jnp.concatenate([to_user, ones])
-        by_size = size[:, None] * size[None, :]
-        uncertainty = Uncertainty(
-            covariance=uncertainty.covariance * by_size,
-            covariance_given_masks=uncertainty.covariance_given_masks * by_size,
-            correlation=uncertainty.correlation[:k, :k],
-        )
+        uncertainty = _of_user(frame, units, uncertainty, to_user, xp)
     return result._replace(
         coef=coef,
         weights=result.weights[:k] * to_user,
@@ -168,19 +297,39 @@ def leave(frame: Frame, units: Units, result: Result) -> Result:
     )
 
 
+def _of_user(
+    frame: Frame, units: Units, uncertainty: Uncertainty, to_user: Any, xp: Any
+) -> Uncertainty:
+    """The same of the user's features, the feature of ones after them as the level of y."""
+    k = units.center.shape[-1]
+    features, correlation = uncertainty.features, uncertainty.correlation[:, :k]
+    # The feature of ones has number k and comes last; features beyond it are none.
+    order = xp.argsort(xp.where(features == k, 1, 0), stable=True)
+    size = xp.where(features < k, to_user[xp.minimum(features, k - 1)], units.y_scale)[order]
+    by_size = size[:, None] * size[None, :]
+    count = len(features) - int(frame.intercept)
+    return Uncertainty(
+        features=features[order][:count],
+        by_slot=uncertainty.by_slot[order][:, order] * by_size,
+        by_slot_given_masks=uncertainty.by_slot_given_masks[order][:, order] * by_size,
+        correlation=correlation[order][:count],
+    )
+
+
 def centred(
     data: Problem, values: Float[Array, "*d n"]
 ) -> tuple[Float[Array, "*d n"], Float[Array, "*d"]]:
     """Values less their mean, and the mean, in two rounds for the sake of float32."""
+    xp = namespace(values)
     first = data.mean(values)
     left = values - first[..., None]
     rest = data.mean(left)
     left = left - rest[..., None]
     if data.sample_weights is not None:
-        left = jnp.where(jnp.broadcast_to(data.sample_weights, left.shape) > 0, left, 0)
-    widest = jnp.max(jnp.abs(left), axis=-1)
-    constant = widest <= DUST * jnp.finfo(values.dtype).eps * jnp.abs(first)
-    return jnp.where(constant[..., None], 0, left), first + rest
+        left = xp.where(xp.broadcast_to(data.sample_weights, left.shape) > 0, left, 0)
+    widest = xp.max(xp.abs(left), axis=-1)
+    constant = widest <= DUST * xp.finfo(values.dtype).eps * xp.abs(first)
+    return xp.where(constant[..., None], 0, left), first + rest
 
 
 def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:

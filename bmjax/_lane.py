@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bmjax import _loop, _stopping
+from bmjax._arrays import Array
 from bmjax._bound import lower_bound
 from bmjax._result import History
 from bmjax._solvers import Solver

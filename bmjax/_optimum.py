@@ -5,31 +5,35 @@ follow each other, first from every start, then from the best end with a feature
 without masks or exchanged for another, as long as that leads to a better one.
 """
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bmjax import _lane, _loop
+from bmjax._arrays import Array, cond, map_rows, namespace, put, select, while_loop
 from bmjax._bound import Masks, bound_slack, masking_cost, masks_after_m_step
 from bmjax._criterion import Criterion, charge_at, criterion, score
-from bmjax._initial import Point, dense_point, sparse_points, state_at
+from bmjax._initial import Point, Room, dense_point, sparse_points, state_at
+from bmjax._precision import full_precision
+from bmjax._programs import PROGRAMS
 from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._solvers import Solver
-from bmjax._squares import Squares, with_variance
+from bmjax._squares import unit_scale
 from bmjax._steps import m_step, moments, residual
 from bmjax._subset import (
     Charges,
+    Move,
+    Slab,
     likelihood_rise,
     most_features,
-    refit,
-    rises,
-    turned,
-    unit_columns,
+    ranked_move,
+    slab_at,
 )
-from bmjax._types import Problem, State, Status, Totals, select
+from bmjax._types import Problem, State, Status, Totals
+from bmjax._working_set import arranged, gathered, slots_for, spread, taken
 
 # Rates of the starts from the best subset, and of a feature that a move adds: where the first has
 # led to nothing better, since a weak feature may be kept only if it is masked, the second.
@@ -67,91 +71,198 @@ class Plan(NamedTuple):
         return self.starts + self.moves
 
 
+class End(NamedTuple):
+    """A fit that has ended.
+
+    Attributes:
+        outcome: What came of it.
+        features: The features that it worked on, by slot.
+        course: Its history if asked for, else None.
+        extra: What else its data keep for the moves from it.
+    """
+
+    outcome: _lane.Outcome
+    features: Int[Array, " m"]
+    course: History | None = None
+    extra: Any = None
+
+
+class Fitter(Protocol):
+    """One dataset, in memory or in blocks: how it is fitted from a start, and moved on from an end.
+
+    Attributes:
+        totals: What the dataset comes to as a whole.
+        max_steps: Most iterations over all fits.
+        iterations: Iterations that a step of the solver makes.
+    """
+
+    totals: Problem | Totals
+    max_steps: Any
+    iterations: int
+
+    def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
+        """The end of the fit from a state, when so many iterations have been made by others."""
+        ...
+
+    def start(self, point: Point, features: Int[Array, " m"]) -> State:
+        """The state of some features before the first step from a point."""
+        ...
+
+    def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
+        """The score of a finished fit; -inf where it has none."""
+        ...
+
+    def move(
+        self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
+    ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
+        """The state after the best single move from an end, its features, and the rise."""
+        ...
+
+
 class Climb(NamedTuple):
     """A dataset's fits so far.
 
     Attributes:
-        lane: The fit on its way.
+        state: Where the next fit starts.
+        features: The features that it works on, by slot.
         number: Its number.
         done: Whether no fit is left to make.
-        points: Where the starts are.
         best: The best fit so far.
-        improved: Whether that was the last one.
         failures: Moves since one that led to a better fit.
         starts: What came of every fit.
     """
 
-    lane: _loop.Lane
+    state: State
+    features: Int[Array, " m"]
     number: Int[Array, ""]
     done: Bool[Array, ""]
-    points: Point
-    best: _lane.Outcome
-    improved: Bool[Array, ""]
+    best: Any
     failures: Int[Array, ""]
     starts: Starts
 
 
-def points(problem: Problem, options: _lane.Options, plan: Plan) -> Point:
-    """Where the starts of a dataset are, those from the best subset first."""
-    parts = []
+def points(
+    problem: Problem, options: _lane.Options, plan: Plan, room: Room
+) -> tuple[Point, Bool[Array, ""]]:
+    """Where the starts of a dataset are, those from the best subset first.
+
+    Args:
+        problem: The dataset.
+        options: What was asked.
+        plan: Which starts there are.
+        room: How much room there is.
+
+    Returns:
+        The starts, and whether the search has run out of room.
+    """
+    xp = namespace(problem)
+    parts, full = [], xp.asarray(False)
     if plan.sparse:
-        rule = criterion(plan.criterion, problem)
-        rates = jnp.asarray(SPARSE_RATES[: plan.sparse], problem.y.dtype)
-        parts.append(sparse_points(problem, rule, rates))
+        rule = criterion(plan.criterion, problem, room.search)
+        rates = xp.asarray(SPARSE_RATES[: plan.sparse], problem.y.dtype)
+        sparse, full = sparse_points(problem, rule, rates, room)
+        parts.append(sparse)
     if plan.dense:
-        parts.append(
-            lax.map(
-                lambda rates: dense_point(problem, rates, options.initial_weights), options.rates
-            )
-        )
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+        def dense(rates: Array) -> Point:
+            return dense_point(problem, rates, options.initial_weights, room.tall)
+
+        parts.append(map_rows(dense, options.rates))
+    return jax.tree.map(lambda *leaves: xp.concatenate(leaves), *parts), full
 
 
-def begin(
-    problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, points: Point
-) -> Climb:
-    """The first fit before its first step."""
-    state = state_at(problem, jax.tree.map(lambda leaf: leaf[0], points))
-    dtype = problem.y.dtype
-    zero, no = jnp.zeros((), jnp.int32), jnp.asarray(False)
-    blank = blank_starts(plan.fits, len(problem.X), dtype)
-    unknown = _lane.Outcome(state, jnp.asarray(jnp.nan, dtype), zero, zero)
+def best_fit(fitter: Fitter, plan: Plan, points: Point, slots: int) -> tuple[End, Starts]:
+    """The best of all fits of a dataset: from every start, then from one move after another.
+
+    Args:
+        fitter: The dataset.
+        plan: How many fits there are.
+        points: Where the starts are.
+        slots: How many features a fit has room for.
+
+    Returns:
+        The best fit and the record of all.
+    """
+    climb = begin(fitter, plan, points, slots)
+    rule = criterion(plan.criterion, fitter.totals, slots)
+
+    def one_more(climb: Climb) -> Climb:
+        used = climb.starts.num_steps.sum(dtype="int32")
+        end = fitter.fit(climb.state, climb.features, used)
+        return next_fit(fitter, rule, plan, points, climb, end)
+
+    if namespace(points) is jnp:  # a loop in a program carries a best fit from the first step on
+        used = climb.number
+        shape = jax.eval_shape(lambda c: fitter.fit(c.state, c.features, used), climb)
+        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+        climb = climb._replace(best=blank)
+    climb = while_loop(lambda climb: ~climb.done, one_more, climb)
+    return climb.best, climb.starts
+
+
+def begin(fitter: Fitter, plan: Plan, points: Point, slots: int) -> Climb:
+    """Before the first fit."""
+    xp = namespace(points)
+    needed = xp.any(points.inclusion > 0, axis=0) | ~fitter.totals.maskable
+    features = slots_for(needed, slots)
+    k = len(needed)
+    zero, no = xp.zeros((), xp.int32), xp.asarray(False)
     return Climb(
-        lane=_lane.start(problem, options, solver, state),
+        state=_start(fitter, points, features, 0),
+        features=features,
         number=zero,
         done=no,
-        points=points,
-        best=unknown,
-        improved=no,
+        best=None,
         failures=zero,
-        starts=blank,
+        starts=blank_starts(plan.fits, k, points.weights.dtype, xp),
     )
 
 
-def blank_starts(rows: int, k: int, dtype: Any) -> Starts:
+def _start(
+    fitter: Fitter, points: Point, features: Int[Array, " m"], number: Int[Array, ""] | int
+) -> State:
+    """The state before the first step from a start."""
+    point: Point = jax.tree.map(lambda leaf: leaf[number], points)
+    of_slots = point._replace(
+        inclusion=taken(point.inclusion, features), weights=taken(point.weights, features)
+    )
+    return fitter.start(of_slots, features)
+
+
+def blank_starts(rows: int, k: int, dtype: Any, xp: Any = jnp) -> Starts:
     """The record of fits that have not been made."""
     return Starts(
-        score=jnp.full(rows, -jnp.inf, dtype),
-        bound=jnp.full(rows, jnp.nan, dtype),
-        size=jnp.full(rows, -1, jnp.int32),
-        status=jnp.full(rows, Status.RUNNING, jnp.int32),
-        num_steps=jnp.zeros(rows, jnp.int32),
-        inclusion=jnp.full((rows, k), jnp.nan, dtype),
-        coef=jnp.full((rows, k), jnp.nan, dtype),
-        best=jnp.zeros((), jnp.int32),
+        score=xp.full(rows, -xp.inf, dtype),
+        bound=xp.full(rows, xp.nan, dtype),
+        size=xp.full(rows, -1, xp.int32),
+        status=xp.full(rows, Status.RUNNING, xp.int32),
+        num_steps=xp.zeros(rows, xp.int32),
+        inclusion=xp.full((rows, k), xp.nan, dtype),
+        coef=xp.full((rows, k), xp.nan, dtype),
+        best=xp.zeros((), xp.int32),
+        next_rise=xp.asarray(xp.nan, dtype),
     )
 
 
-def row_of(end: _lane.Outcome, value: Float[Array, ""], best: Int[Array, ""]) -> Starts:
-    """The record of one fit, its score given and which fit is the best so far."""
-    return Starts(
-        score=value,
-        bound=end.bound,
-        size=jnp.sum(end.state.active, dtype=jnp.int32),
-        status=end.status,
-        num_steps=end.num_steps,
-        inclusion=end.state.inclusion,
-        coef=jnp.where(end.state.active, end.state.coef, 0),
+def recorded(
+    starts: Starts,
+    number: Int[Array, ""],
+    end: End,
+    value: Float[Array, ""],
+    best: Int[Array, ""],
+) -> Starts:
+    """The record with one more fit, its score given and which fit is the best so far."""
+    outcome, k = end.outcome, starts.coef.shape[-1]
+    state, xp = outcome.state, namespace(starts)
+    coef = xp.where(state.active, state.coef, 0)
+    return starts._replace(
+        score=put(starts.score, number, value),
+        bound=put(starts.bound, number, outcome.bound),
+        size=put(starts.size, number, state.active.sum(dtype="int32")),
+        status=put(starts.status, number, outcome.status),
+        num_steps=put(starts.num_steps, number, outcome.num_steps),
+        inclusion=put(starts.inclusion, number, spread(state.inclusion, end.features, k)),
+        coef=put(starts.coef, number, spread(coef, end.features, k)),
         best=best,
     )
 
@@ -159,81 +270,179 @@ def row_of(end: _lane.Outcome, value: Float[Array, ""], best: Int[Array, ""]) ->
 def score_of(rule: Criterion, problem: Problem | Totals, end: _lane.Outcome) -> Float[Array, ""]:
     """The score of a finished fit; -inf for one that met NaN or infinity."""
     value = score(rule, problem, end.state, end.bound)
-    return jnp.where(end.status == Status.NON_FINITE, -jnp.inf, value)
+    return namespace(value).where(end.status == Status.NON_FINITE, -namespace(value).inf, value)
 
 
 def next_fit(
-    problem: Problem, options: _lane.Options, solver: Solver, plan: Plan, climb: Climb
+    fitter: Fitter, rule: Criterion, plan: Plan, points: Point, climb: Climb, end: End
 ) -> Climb:
-    """Take note of a fit that has ended and begin the next one, if one is left to make."""
-    rule = criterion(plan.criterion, problem)
-    end = _lane.outcome(problem, solver, climb.lane)
-    value = score_of(rule, problem, end)
+    """Take note of a fit that has ended and find where the next one starts, if one is left to make.
+
+    Args:
+        fitter: The dataset.
+        rule: What ranks the fits.
+        plan: How many fits there are.
+        points: Where the starts are.
+        climb: The fits so far.
+        end: The fit that has ended.
+    """
+    xp = namespace(climb.starts)
+    value = fitter.score(rule, end)
     number = climb.number
     highest = climb.starts.score[climb.starts.best]
-    slack = bound_slack(problem, highest)
+    slack = bound_slack(fitter.totals, xp.where(xp.isfinite(highest), highest, 0))
     # The first fit is the best until another is better, even if it has no score.
-    improved = (number == 0) | (value > highest + jnp.maximum(LEAST_RISE, slack))
-    best = select(improved, end, climb.best)
-    row = row_of(end, value, jnp.where(improved, number, climb.starts.best))
-    starts = jax.tree.map(
-        lambda rows, new: rows.at[number].set(new) if rows.ndim else new, climb.starts, row
-    )
+    improved = (number == 0) | (value > highest + xp.maximum(LEAST_RISE, slack))
+    best = end if climb.best is None else select(improved, end, climb.best)
+    chosen = xp.where(improved, number, climb.starts.best)
     following = number + 1
-    failed = jnp.where(improved | (number < plan.starts), 0, climb.failures + 1)
-    climb = climb._replace(
-        number=following, best=best, improved=improved, failures=failed, starts=starts
-    )
+    failures = xp.where(improved | (number < plan.starts), 0, climb.failures + 1)
+    starts = recorded(climb.starts, number, end, value, chosen)
+    climb = climb._replace(number=following, best=best, failures=failures, starts=starts)
     if plan.fits == 1:
-        return climb._replace(done=jnp.asarray(True))
+        return climb._replace(done=xp.asarray(True))
+    nan = xp.full_like(value, xp.nan)
 
-    def another_start() -> tuple[State, Array]:
-        row = jnp.minimum(following, plan.starts - 1)
-        point = jax.tree.map(lambda leaf: leaf[row], climb.points)
-        return state_at(problem, point), jnp.asarray(False)
+    def another_start() -> tuple[State, Array, Array, Array]:
+        # Fits have left the slots as they were: the features of all starts have one.
+        row = xp.minimum(following, plan.starts - 1)
+        state = _start(fitter, points, climb.features, row)
+        return state, climb.features, nan, xp.asarray(False)
 
-    def a_move() -> tuple[State, Array]:
-        rank, rate = failed // len(ADDED_RATES), failed % len(ADDED_RATES)
-        rate = jnp.asarray(ADDED_RATES, problem.y.dtype)[rate]
-        state, rise = best_move(problem, rule, best.state, rate, rank)
-        return state, ~(rise > WORTH_A_TRY) | (following == plan.fits)
+    def a_move() -> tuple[State, Array, Array, Array]:
+        rank, rate = failures // len(ADDED_RATES), failures % len(ADDED_RATES)
+        rate = xp.asarray(ADDED_RATES, value.dtype)[rate]
+        state, features, rise = fitter.move(rule, best, rate, rank)
+        return state, features, rise, ~(rise > WORTH_A_TRY) | (following == plan.fits)
 
     if plan.moves == 0:
-        state, done = another_start()[0], following == plan.starts
+        state, features, rise, _ = another_start()
+        done = following == plan.starts
     elif plan.starts == 1:
-        state, done = a_move()
+        state, features, rise, done = a_move()
     else:
-        state, done = lax.cond(following < plan.starts, another_start, a_move)
+        state, features, rise, done = cond(following < plan.starts, another_start, a_move)
     # A search that was cut short says so, even if its best fit had converged.
-    used = jnp.sum(starts.num_steps, dtype=jnp.int32)
-    exhausted = used + solver.iterations > options.max_steps
-    cut_short = exhausted & ~done
-    status = jnp.where(cut_short, jnp.int32(Status.MAX_STEPS), best.status)
+    used = starts.num_steps.sum(dtype="int32")
+    exhausted = used + fitter.iterations > fitter.max_steps
+    cut_short, out_of_steps = exhausted & ~done, xp.asarray(Status.MAX_STEPS, xp.int32)
+    status = xp.where(cut_short, out_of_steps, best.outcome.status)
+    outcome = best.outcome._replace(status=status)
     return climb._replace(
-        lane=_lane.start(problem, options, solver, state, used),
+        state=state,
+        features=features,
         done=done | exhausted,
-        best=best._replace(status=status),
+        best=best._replace(outcome=outcome),
+        starts=starts._replace(next_rise=rise),
     )
 
 
-def report(
-    best: _lane.Outcome,
-    starts: Starts,
-    uncertainty: Uncertainty | None = None,
-    course: History | None = None,
-) -> Result:
-    """What there is to say of a dataset whose fits have all ended."""
-    state, bound, _, status = best
+class InMemory:
+    """A dataset in memory, on the host or in a program, to be fitted from its starts.
+
+    Args:
+        problem: The dataset.
+        options: What was asked.
+        solver: How to step.
+        history_length: Steps of the solver to keep a record of, None for no record.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: _lane.Options,
+        solver: Solver,
+        history_length: int | None = None,
+    ):
+        self.totals, self._options, self._solver = problem, options, solver
+        self.max_steps, self.iterations = options.max_steps, solver.iterations
+        self._history_length = history_length
+
+    def start(self, point: Point, features: Int[Array, " m"]) -> State:
+        """The state of some features before the first step from a point."""
+        return state_at(gathered(self.totals, features), point)
+
+    def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
+        """The end of the fit from a state."""
+        part = gathered(self.totals, features)
+        static = {"solver": self._solver, "history_length": self._history_length}
+        arguments = part, self._options, state, used
+        if namespace(part) is jnp:
+            outcome, course = fit_from(*arguments, **static)
+        else:
+            outcome, course = jax.device_get(PROGRAMS.call(fit_from, *arguments, static=static))
+        return End(outcome, features, course)
+
+    def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
+        """The score of a finished fit; -inf where it has none."""
+        return score_of(rule, gathered(self.totals, end.features), end.outcome)
+
+    def move(
+        self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
+    ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
+        """The state after the best single move from an end, its features, and the rise."""
+        return best_move(self.totals, rule, end.outcome.state, end.features, rate, rank)
+
+
+@full_precision
+def fit_from(
+    part: Problem,
+    options: _lane.Options,
+    state: State,
+    used: Int[Array, ""],
+    *,
+    solver: Solver,
+    history_length: int | None,
+) -> tuple[_lane.Outcome, History | None]:
+    """The fit of the features in the slots from a state, to be compiled.
+
+    Args:
+        part: The features in the slots.
+        options: What was asked.
+        state: Where to start.
+        used: Iterations made by fits before.
+        solver: How to step.
+        history_length: Steps of the solver to keep a record of, None for no record.
+
+    Returns:
+        The end of the fit, and its history.
+    """
+    lane = _lane.start(part, options, solver, state, used)
+
+    def advance(lane: _loop.Lane) -> _loop.Lane:
+        return _lane.advance(part, options, solver, lane)
+
+    course = None
+    if history_length is None:
+        lane = _loop.run(advance, lane)
+    else:
+        lane, course = _loop.run_recorded(
+            advance, lane, partial(_lane.record, part), history_length
+        )
+    return _lane.outcome(part, solver, lane), course
+
+
+def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> Result:
+    """What there is to say of a dataset whose fits have all ended, by feature."""
+    (state, bound, _, status), features, course, _ = end
+    k, xp = starts.coef.shape[-1], namespace(starts)
+
+    def whole(values: Array) -> Array:
+        return spread(values, features, k)
+
+    if course is not None:
+        course = course._replace(weights=whole(course.weights), inclusion=whole(course.inclusion))
+    weights = whole(state.weights)
     return Result(
-        coef=jnp.where(state.active, state.coef, 0),
-        weights=state.weights,
-        inclusion=state.inclusion,
-        support=state.active,
-        intercept=jnp.zeros_like(state.noise_precision),
-        center=jnp.zeros_like(state.weights),
+        coef=whole(xp.where(state.active, state.coef, 0)),
+        weights=weights,
+        inclusion=whole(state.inclusion),
+        support=whole(state.active),
+        intercept=xp.zeros_like(state.noise_precision),
+        center=xp.zeros_like(weights),
         noise_precision=state.noise_precision,
         bound=bound,
-        num_steps=jnp.sum(starts.num_steps, dtype=jnp.int32),
+        num_steps=starts.num_steps.sum(dtype="int32"),
         status=status,
         starts=starts,
         uncertainty=uncertainty,
@@ -245,9 +454,10 @@ def best_move(
     problem: Problem,
     rule: Criterion,
     state: State,
+    features: Int[Array, " m"],
     rate: Float[Array, ""],
     rank: Int[Array, ""] | int = 0,
-) -> tuple[State, Float[Array, ""]]:
+) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
     """The state after the best single move from a fitted one, and by how much the score rises.
 
     A feature is dropped, added, or exchanged for another. The masks of the other features stay as
@@ -258,59 +468,86 @@ def best_move(
         problem: The dataset.
         rule: What features are charged.
         state: A state that an M step leaves where it is.
+        features: The features that it is about, by slot.
         rate: Masks and inclusion rate that a feature is added with.
         rank: 0 for the best move, 1 for the second best and so on.
 
     Returns:
-        The state after the move, weights and noise re-estimated, and the rise of the score.
+        The state after the move, weights and noise re-estimated, the features that it is about,
+        and the rise of the score.
     """
+    xp = namespace(problem)
+    part = gathered(problem, features)
     kept = state.active
-    at_masks = moments(problem, state)
-    variance = jnp.where(kept, at_masks.variance, 0)
-    features = jnp.where(kept[:, None], at_masks.masked, problem.X)
-    left = residual(problem, state)
-    counted = problem.weighted(features)
-    sums = Squares(
-        gram=counted @ features.T,
-        anchor=state.weights,
-        slope=counted @ left,
-        square=problem.total(left**2),
-        samples=jnp.asarray(problem.num_samples, left.dtype),
+    at_masks = moments(part, state)
+    left = residual(part, state)
+    masked = xp.where(kept[:, None], part.weighted(at_masks.masked), 0)
+    slab = slab_at(
+        omega=at_masks.omega,
+        gram=masked @ problem.X.T,
+        features=xp.where(kept, features, len(problem.X)),
+        weights=state.weights,
+        slope=problem.X @ problem.weighted(left),
+        square=problem.total(left**2) + state.weights**2 @ at_masks.variance,
+        scale=unit_scale(problem.total(problem.X**2)),
     )
-    masks = masks_after_m_step(problem, state)
-    after, rise = choose_move(problem, rule, state, with_variance(sums, variance), masks, rank)
-    mask_mean = jnp.where((after & ~kept)[:, None], rate, state.mask_mean)
-    moved = state._replace(active=after, mask_mean=jnp.where(after[:, None], mask_mean, 0))
-    return m_step(problem, moved), rise
+    masks = masks_after_m_step(part, state)
+    move = choose_move(part, rule, state, slab, masks, rank)
+    state, features = after_move(state, features, move, rate, len(problem.X))
+    return m_step(gathered(problem, features), state), features, move.rise
 
 
 def choose_move(
     problem: Problem | Totals,
     rule: Criterion,
     state: State,
-    sums: Squares,
+    slab: Slab,
     masks: Masks,
     rank: Int[Array, ""] | int,
-) -> tuple[Bool[Array, " k"], Float[Array, ""]]:
-    """The features after a move, and by how much the score rises.
+) -> Move:
+    """The move that raises the score the most, or one that raises it less.
 
     Args:
-        problem: The dataset.
+        problem: The features in the slots.
         rule: What features are charged.
         state: Where to move from.
-        sums: Of the masked features that are kept and of the others as they are, around the
-            weights.
+        slab: Of the masked features that are kept, and of the others as they are.
         masks: What there is to know of the masks.
         rank: 0 for the best move, 1 for the second best and so on.
     """
-    k, n, kept = len(state.weights), problem.num_samples, state.active
-    m, _ = unit_columns(sums)
+    xp = namespace(state)
+    n = problem.num_samples
     new = charge_at(rule, problem, state)
     # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
     own = masking_cost(problem, state, masks) - 0.5 * problem.log_samples + new
-    charges = Charges(rule.per_feature(jnp.where(kept, own, 0)), new, rule.by_size)
+    own = xp.where(problem.maskable, xp.where(state.active, own, 0), -xp.inf)
+    price = Charges(own, new, rule.by_size)
     rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
-    most = most_features(problem.num_rows, k)
-    gains = rises(m, kept, refit(m, kept), charges, rise, most)
-    move = jnp.argsort(gains, descending=True)[rank]
-    return kept ^ turned(move, k), gains[move]
+    most = most_features(problem.num_rows, problem.num_features)
+    return ranked_move(slab, price, rise, most, rank)
+
+
+def after_move(
+    state: State, features: Int[Array, " m"], move: Move, rate: Float[Array, ""], k: int
+) -> tuple[State, Int[Array, " m"]]:
+    """The state with a feature dropped or added or both, the M step still to come.
+
+    Args:
+        state: The state before.
+        features: The features that it is about, by slot.
+        move: The move.
+        rate: Masks that a feature is added with.
+        k: Number of all features.
+    """
+    xp = namespace(state)
+    slots = xp.arange(len(features), dtype=xp.int32)
+    out, adds = slots == move.slot, move.feature < k
+    if len(features) == k:
+        place = slots == move.feature
+    else:
+        spare = slots == xp.argmin(state.active).astype(xp.int32)
+        place = xp.where(xp.any(out), out, spare) & adds
+        features = xp.where(place, move.feature, features)
+    mask_mean = xp.where(place[:, None], rate, xp.where(out[:, None], 0, state.mask_mean))
+    state = state._replace(active=(state.active & ~out) | place, mask_mean=mask_mean)
+    return arranged(state, features, k)

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from bmjax._arrays import Array
 from bmjax._precision import full_precision
 from bmjax._refit import RefitResult, refit
 from bmjax._summary import Summary, collinearity_notes, feature_names
@@ -51,6 +52,11 @@ class Starts(NamedTuple):
         coef: Effects on the mean of y.
         best: The number of the fit that was returned. A score must be higher by 0.01 nats to
             replace an earlier one, so it need not be the very highest.
+        next_rise: The certificate, in nats: by how much the best of all single moves that has
+            not been tried, over all k features, would raise the score, judged with the masks of
+            the other features as they are. Not above zero: no drop, addition or exchange of a
+            feature leads to a better fit, and the best one falls short by that much. NaN where no
+            move was looked at (`moves=0`).
     """
 
     score: Float[Array, "*b f"]
@@ -61,6 +67,12 @@ class Starts(NamedTuple):
     inclusion: Float[Array, "*b f k"]
     coef: Float[Array, "*b f k"]
     best: Int[Array, "*b"]
+    next_rise: Float[Array, "*b"]
+
+    @property
+    def certified(self) -> Bool[Array, "*b"]:
+        """Whether no single drop, addition or exchange, over all features, raises the score."""
+        return self.next_rise <= 0
 
     @property
     def share(self) -> Float[Array, "*b f"]:
@@ -89,35 +101,82 @@ class Starts(NamedTuple):
 class Uncertainty(NamedTuple):
     """How well the data determine the effects, if the support is taken as known.
 
-    Covariances are of the effects `coef` and last, with an intercept, of the level of y at the
-    mean of X. Zero where pruned.
+    Held for the features that a fit has worked on, by slot; `covariance` and
+    `covariance_given_masks` are of all k effects, zero where pruned, and last, with an intercept,
+    of the level of y at the mean of X.
 
     Attributes:
-        covariance: With the masks summed out: that of least squares on the support, with the
-            noise variance ||y - X coef||^2 / (n - p).
-        covariance_given_masks: Given the fitted masks: the inverse of the observed information
-            of the weights there, lambda Omega (equation (12) of the paper), each times its
-            inclusion rate. Too small where masks have been fitted to noise.
-        correlation: Of the columns of X; 0 for a constant one.
+        features: The feature in each slot; k or more in an empty one.
+        by_slot: Covariance of the effects with the masks summed out: that of least squares on the
+            support, with the noise variance ||y - X coef||^2 / (n - p). With an intercept the
+            level of y comes after the slots.
+        by_slot_given_masks: Given the fitted masks: the inverse of the observed information of
+            the weights there, lambda Omega (equation (12) of the paper), each times its inclusion
+            rate. Too small where masks have been fitted to noise.
+        correlation: Of the column in each slot with every column; 0 for a constant one.
     """
 
-    covariance: Float[Array, "*b p p"]
-    covariance_given_masks: Float[Array, "*b p p"]
-    correlation: Float[Array, "*b k k"]
+    features: Int[Array, "*b m"]
+    by_slot: Float[Array, "*b q q"]
+    by_slot_given_masks: Float[Array, "*b q q"]
+    correlation: Float[Array, "*b m k"]
+
+    @property
+    def has_level(self) -> bool:
+        """Whether the level of y was fitted."""
+        return self.by_slot.shape[-1] > self.features.shape[-1]
+
+    @property
+    def covariance(self) -> Float[Array, "*b p p"]:
+        """Covariance of all effects with the masks summed out, (p, p): p = k, or k + 1."""
+        return self._of_all(self.by_slot)
+
+    @property
+    def covariance_given_masks(self) -> Float[Array, "*b p p"]:
+        """Covariance of all effects given the masks, (p, p): p = k, or k + 1."""
+        return self._of_all(self.by_slot_given_masks)
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
         """Standard errors of `coef`, zero where pruned."""
-        return self._roots(self.covariance)
+        return self._roots(self.by_slot)
 
     @property
     def standard_errors_given_masks(self) -> Float[Array, "*b k"]:
         """Standard errors of `coef` given the masks, zero where pruned."""
-        return self._roots(self.covariance_given_masks)
+        return self._roots(self.by_slot_given_masks)
 
-    def _roots(self, covariance: Float[Array, "*b p p"]) -> Float[Array, "*b k"]:
-        variances = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-        return jnp.sqrt(variances[..., : self.correlation.shape[-1]])
+    def variance_along(self, directions: Float[Array, "*b n p"]) -> Float[Array, "*b n"]:
+        """The variance of directions @ effects, the level of y last if it was fitted."""
+        k, features = self.correlation.shape[-1], self.features
+        index = jnp.broadcast_to(
+            features[..., None, :], (*directions.shape[:-1], features.shape[-1])
+        )
+        here = jnp.where(
+            index < k, jnp.take_along_axis(directions, jnp.minimum(index, k - 1), axis=-1), 0
+        )
+        if self.has_level:
+            here = jnp.concatenate([here, directions[..., -1:]], axis=-1)
+        return jnp.einsum("...ni,...ij,...nj->...n", here, self.by_slot, here)
+
+    def _roots(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b k"]:
+        m = self.features.shape[-1]
+        roots = jnp.sqrt(jnp.diagonal(by_slot, axis1=-2, axis2=-1)[..., :m])
+        return jnp.einsum("...m,...mk->...k", roots, self._places(self.correlation.shape[-1]))
+
+    def _of_all(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b p p"]:
+        k = self.correlation.shape[-1]
+        if not self.has_level:
+            places = self._places(k)
+            return jnp.einsum("...mi,...mn,...nj->...ij", places, by_slot, places)
+        level = jnp.full((*self.features.shape[:-1], 1), k, self.features.dtype)
+        features = jnp.where(self.features < k, self.features, k + 1)
+        whole = self._replace(features=jnp.concatenate([features, level], axis=-1))
+        places = whole._places(k + 1)
+        return jnp.einsum("...mi,...mn,...nj->...ij", places, by_slot, places)
+
+    def _places(self, k: int) -> Float[Array, "*b m k"]:
+        return jax.nn.one_hot(self.features, k, dtype=self.by_slot.dtype)
 
 
 class LaneSteps(NamedTuple):
@@ -220,14 +279,14 @@ class Result(NamedTuple):
         mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
         if not return_std:
             return mean
-        covariance = self._uncertain("return_std").covariance
+        uncertainty = self._uncertain("return_std")
         masks = self.weights**2 * self.inclusion * (1 - self.inclusion)
         directions = away
-        if covariance.shape[-1] > away.shape[-1]:
+        if uncertainty.has_level:
             directions = jnp.concatenate([away, jnp.ones_like(away[..., :1])], axis=-1)
         variance = 1 / self.noise_precision[..., None]
         variance += jnp.einsum("...nk,...k->...n", away**2, masks)
-        variance += jnp.einsum("...ni,...ij,...nj->...n", directions, covariance, directions)
+        variance += uncertainty.variance_along(directions)
         return mean, jnp.sqrt(variance)
 
     def raise_for_status(self) -> None:
@@ -302,7 +361,12 @@ class Result(NamedTuple):
         notes, errors = (), None
         if self.uncertainty is not None:
             errors = np.asarray(self.uncertainty.standard_errors)
-            notes = collinearity_notes(names, support, np.asarray(self.uncertainty.correlation))
+            notes = collinearity_notes(
+                names,
+                support,
+                np.asarray(self.uncertainty.features),
+                np.asarray(self.uncertainty.correlation),
+            )
         return Summary(
             names=names,
             coef=np.asarray(self.coef),
@@ -325,7 +389,7 @@ class Result(NamedTuple):
     @property
     def _has_intercept(self) -> bool:
         if self.uncertainty is not None:
-            return self.uncertainty.covariance.shape[-1] > self.coef.shape[-1]
+            return self.uncertainty.has_level
         return bool(self.intercept != 0) or bool(jnp.any(self.center != 0))
 
     def _one_fit(self, name: str) -> None:

@@ -11,10 +11,11 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from bmjax import _steps, _validate
+from bmjax._arrays import select
 from bmjax._bound import bound_slack, lower_bound
 from bmjax._gradient import Parameters, paper_optimizer
 from bmjax._progress import Progress, begin
-from bmjax._types import Problem, State, select
+from bmjax._types import Problem, State
 
 
 @runtime_checkable

@@ -10,9 +10,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
+import numpy as np
+import scipy.linalg
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Bool, Float, Int
 
+from bmjax._arrays import Array, cholesky, namespace, put, take
 from bmjax._steps import solve_normal_equations
 
 _COLUMNS = 8
@@ -35,40 +38,107 @@ class Squares(NamedTuple):
     square: Float[Array, ""]
     samples: Float[Array, ""]
 
+    @property
+    def explains(self) -> Bool[Array, " k"]:
+        """The columns that are not zero."""
+        return namespace(self.gram).diagonal(self.gram) > 0
+
+    def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
+        """The products of one column with all columns."""
+        return self.gram[feature]
+
+    def leftover(
+        self, features: Int[Array, " m"], coef: Float[Array, " m"]
+    ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+        """X'residual and ||residual||^2 at coefficients of some features."""
+        xp = namespace(self.gram)
+        away = put(xp.zeros_like(self.anchor), features, coef) - self.anchor
+        turned = self.gram @ away
+        square = self.square - 2 * (away @ self.slope) + away @ turned
+        return self.slope - turned, xp.maximum(square, 0)
+
+
+class Rows(NamedTuple):
+    """A dataset whose X'X is never formed: for more columns than rows.
+
+    Attributes:
+        X: Features, feature-major.
+        y: Target.
+        counts: How often each sample counts, None for once.
+        scale: One over the length of each column, 0 where that is zero.
+    """
+
+    X: Float[Array, "k n"]
+    y: Float[Array, " n"]
+    counts: Float[Array, " n"] | None
+    scale: Float[Array, " k"]
+
+    def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
+        """The products of one column with all columns, both of unit length."""
+        return self._products(self.X[feature]) * self.scale[feature]
+
+    def leftover(
+        self, features: Int[Array, " m"], coef: Float[Array, " m"]
+    ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+        """X'residual and ||residual||^2 at coefficients of some features."""
+        weights = coef * take(self.scale, features)
+        residual = self.y - weights @ take(self.X, features)
+        square = residual**2 if self.counts is None else self.counts * residual**2
+        return self._products(residual), namespace(square).sum(square)
+
+    def _products(self, values: Float[Array, " n"]) -> Float[Array, " k"]:
+        counted = values if self.counts is None else self.counts * values
+        return (self.X @ counted) * self.scale
+
 
 def squares(
-    X: Float[Array, "n k"],
+    X: Float[Array, "k n"],
     y: Float[Array, " n"],
     anchor: Float[Array, " k"],
     sample_weights: Float[Array, " n"] | None = None,
 ) -> Squares:
-    """The sums of a dataset, each row as often as its weight says."""
-    weights = jnp.ones_like(y) if sample_weights is None else sample_weights
-    residual = y - X @ anchor
-    weighted = X if sample_weights is None else X * weights[:, None]
+    """The sums of a dataset, features in rows, each sample as often as its weight says."""
+    xp = namespace(X, y, anchor)
+    residual = y - anchor @ X
+    weighted = X if sample_weights is None else X * sample_weights[None, :]
+    counted = residual if sample_weights is None else sample_weights * residual
+    samples = len(y) if sample_weights is None else xp.sum(sample_weights)
     return Squares(
-        gram=weighted.T @ X,
+        gram=weighted @ X.T,
         anchor=anchor,
-        slope=weighted.T @ residual,
-        square=jnp.sum(weights * residual**2),
-        samples=jnp.sum(weights),
+        slope=X @ counted,
+        square=residual @ counted,
+        samples=xp.asarray(samples, X.dtype),
     )
 
 
 def anchored(
-    X: Float[Array, "n k"], y: Float[Array, " n"], sample_weights: Float[Array, " n"] | None = None
+    X: Float[Array, "k n"],
+    y: Float[Array, " n"],
+    sample_weights: Float[Array, " n"] | None = None,
+    *,
+    tall: bool | None = None,
 ) -> Squares:
     """The sums of a dataset around least squares, or around zero where n <= k.
 
     With n <= k least squares is far from any sparse answer, so it would be no help.
+
+    Args:
+        X: Features, a row each.
+        y: Target.
+        sample_weights: How often each sample counts.
+        tall: Whether there are more samples than features. Default: than rows of X.
     """
-    n, k = X.shape
-    zero = jnp.zeros(k, X.dtype)
-    if n <= k:
-        return squares(X, y, zero, sample_weights)
-    weighted = X if sample_weights is None else X * sample_weights[:, None]
-    anchor = solve_normal_equations(weighted.T @ X, weighted.T @ y, jnp.ones(k, bool))
-    return squares(X, y, anchor, sample_weights)
+    xp = namespace(X, y)
+    zero = xp.zeros(len(X), X.dtype)
+    around_zero = squares(X, y, zero, sample_weights)
+    if not (X.shape[1] > len(X) if tall is None else tall):
+        return around_zero
+    every = xp.ones(len(X), bool)
+    anchor = solve_normal_equations(around_zero.gram, around_zero.slope, every)
+    residual = y - anchor @ X
+    counted = residual if sample_weights is None else sample_weights * residual
+    return around_zero._replace(anchor=anchor, slope=X @ counted, square=residual @ counted)
 
 
 def residual_slope(m: Squares, coef: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -79,26 +149,36 @@ def residual_slope(m: Squares, coef: Float[Array, " k"]) -> Float[Array, " k"]:
 def residual_square(m: Squares, coef: Float[Array, " k"]) -> Float[Array, ""]:
     """||y - X coef||^2."""
     away = coef - m.anchor
-    return jnp.maximum(m.square - 2 * (away @ m.slope) + away @ (m.gram @ away), 0)
+    return namespace(away).maximum(m.square - 2 * (away @ m.slope) + away @ (m.gram @ away), 0)
 
 
-def with_variance(m: Squares, variance: Float[Array, " k"]) -> Squares:
-    """The sums in the mean over features that vary on top, by so much each in all samples."""
-    return m._replace(
-        gram=m.gram + jnp.diag(variance),
-        slope=m.slope - variance * m.anchor,
-        square=m.square + m.anchor**2 @ variance,
-    )
+def unit_columns(m: Squares) -> tuple[Squares, Float[Array, " k"]]:
+    """The same sums for columns of unit length, so that one threshold of rank serves all."""
+    xp = namespace(m)
+    scale = unit_scale(xp.diagonal(m.gram))
+    anchor = xp.where(scale > 0, m.anchor / xp.where(scale > 0, scale, 1), 0)
+    gram = m.gram * scale[:, None] * scale[None, :]
+    return m._replace(gram=gram, anchor=anchor, slope=m.slope * scale), scale
+
+
+def unit_scale(squares: Float[Array, " k"]) -> Float[Array, " k"]:
+    """One over the length of columns whose sums of squares are given, 0 where that is zero."""
+    xp = namespace(squares)
+    return xp.where(squares > 0, 1 / xp.sqrt(xp.where(squares > 0, squares, 1)), 0)
 
 
 def inverse_factor(matrix: Float[Array, "k k"]) -> Float[Array, "k k"]:
     """The inverse W of the lower Cholesky factor, so that the inverse of the matrix is W'W.
 
-    By a few columns at a time: with all of them on the right-hand side, XLA's BLAS on a CPU starts
-    its threads, and on a busy machine these cost 8 ms at k = 30 in the place of 0.04.
+    In a compiled program by a few columns at a time: with all of them on the right-hand side, XLA's
+    BLAS on a CPU starts its threads, and on a busy machine these cost 8 ms at k = 30 in the place
+    of 0.04.
     """
-    k = len(matrix)
-    factor = jnp.linalg.cholesky(matrix)
+    k, factor = len(matrix), cholesky(matrix)
+    if isinstance(factor, np.ndarray):
+        return scipy.linalg.solve_triangular(
+            factor, np.eye(k, dtype=matrix.dtype), lower=True, check_finite=False
+        )
     columns = jnp.eye(k, -(-k // _COLUMNS) * _COLUMNS, dtype=matrix.dtype)
     chunks = jnp.moveaxis(columns.reshape(k, -1, _COLUMNS), 1, 0)
     solved = lax.map(lambda rhs: jax.scipy.linalg.solve_triangular(factor, rhs, lower=True), chunks)

@@ -13,14 +13,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from bmjax._arrays import Array, cholesky, namespace, solve_factored
 from bmjax._gradient import Parameters
 from bmjax._precision import full_precision
 from bmjax._types import Problem, State, Totals
-
-# Fewer features than this are not worth an M step of their own size.
-_FEWEST = 8
 
 
 @full_precision
@@ -140,9 +138,6 @@ def _shared_by_lanes(combine: Callable[[Array], Array]) -> Callable[[Array], Arr
 
 # The features to visit: one list for all lanes, so that the loop stays a loop.
 _in_any_lane = _shared_by_lanes(partial(jnp.any, axis=0))
-# The branch to take: the first for all lanes, since `vmap` would run them all. Not the lowest that
-# a lane asks for: what one lane comes to may not depend on the others, not even by rounding.
-_for_one_lane = _shared_by_lanes(lambda branches: jnp.zeros_like(branches[0]))
 
 
 def prune(problem: Problem, state: State) -> State:
@@ -162,11 +157,12 @@ def survivors(
 
 def restrict(state: State, active: Array) -> State:
     """The state with only the given features active and all else of the others set to zero."""
+    xp = namespace(state)
     return state._replace(
         active=active,
-        mask_mean=jnp.where(active[:, None], state.mask_mean, 0),
-        weights=jnp.where(active, state.weights, 0),
-        log_odds=jnp.where(active, state.log_odds, -jnp.inf),
+        mask_mean=xp.where(active[:, None], state.mask_mean, 0),
+        weights=xp.where(active, state.weights, 0),
+        log_odds=xp.where(active, state.log_odds, -xp.inf),
     )
 
 
@@ -240,7 +236,7 @@ def moments(problem: Problem, state: State) -> Moments:
     counted = problem.weighted(masked)
     return Moments(
         masked=masked,
-        omega=counted @ masked.T + jnp.diag(variance),
+        omega=counted @ masked.T + namespace(variance).diag(variance),
         cross=counted @ problem.y,
         variance=variance,
         kept=problem.mean(state.mask_mean),
@@ -263,7 +259,8 @@ class Leftover(NamedTuple):
 def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, Leftover]:
     """The M step from moments already at hand, and what it leaves of y."""
     weights = solve_normal_equations(moments.omega, moments.cross, state.active)
-    log_odds = jnp.where(state.active, log_odds_of(moments.kept, moments.left_out), -jnp.inf)
+    xp = namespace(moments)
+    log_odds = xp.where(state.active, log_odds_of(moments.kept, moments.left_out), -xp.inf)
     state = state._replace(weights=weights, log_odds=log_odds)
     return _with_noise_precision(problem, state, moments)
 
@@ -281,49 +278,9 @@ def em_iteration(
     `restrict` once at the end. `residual_weights` as for `sweep`.
     """
     state = sweep(problem, state, residual, sweeps, True, residual_weights)
-    fewer = _fewer(len(problem.X))
-    if not fewer:
-        return _prune_and_maximise(problem, state)
-    count = jnp.sum(state.active, dtype=jnp.int32)
-    branch = jnp.sum(count <= jnp.asarray(fewer, jnp.int32), dtype=jnp.int32)
-    whole_or_few = [_prune_and_maximise, *(partial(_prune_and_maximise_few, m) for m in fewer)]
-    return lax.switch(_for_one_lane(branch), whole_or_few, problem, state)
-
-
-def _fewer(k: int) -> list[int]:
-    """How many of k features an M step is compiled for as well, the most first.
-
-    A little more than half, where the paper's designs end, and few, where sparse data do.
-    """
-    return [size for size in (9 * k // 16, k // 8) if size >= _FEWEST]
-
-
-def _prune_and_maximise(problem: Problem, state: State) -> tuple[State, Leftover]:
     at_masks = moments(problem, state)
     active = survivors(problem, state, at_masks.kept)
     return maximise(problem, state._replace(active=active), at_masks)
-
-
-def _prune_and_maximise_few(most: int, problem: Problem, state: State) -> tuple[State, Leftover]:
-    """The same where at most so many features are active, without a look at the others."""
-    chosen = jnp.argsort(~state.active, stable=True)[:most]
-    few = problem._replace(X=problem.X[chosen])
-    if problem.unmasked is not None:
-        few = few._replace(unmasked=problem.unmasked[chosen])
-    of_few = state._replace(
-        mask_mean=state.mask_mean[chosen],
-        weights=state.weights[chosen],
-        log_odds=state.log_odds[chosen],
-        active=state.active[chosen],
-    )
-    found, leftover = _prune_and_maximise(few, of_few)
-    state = state._replace(
-        weights=jnp.zeros_like(state.weights).at[chosen].set(found.weights),
-        log_odds=jnp.full_like(state.log_odds, -jnp.inf).at[chosen].set(found.log_odds),
-        noise_precision=found.noise_precision,
-        active=jnp.zeros_like(state.active).at[chosen].set(found.active),
-    )
-    return state, leftover
 
 
 def ascend(
@@ -371,51 +328,53 @@ def solve_normal_equations(
     """
     scaled, scale, factor = unit_diagonal_factor(omega, active)
     target = cross * scale
-    solution = jax.scipy.linalg.cho_solve(factor, target)
-    solution += jax.scipy.linalg.cho_solve(factor, target - scaled @ solution)
+    solution = solve_factored(factor, target)
+    solution += solve_factored(factor, target - scaled @ solution)
     return solution * scale
 
 
 def inverse_over(matrix: Float[Array, "k k"], active: Bool[Array, " k"]) -> Float[Array, "k k"]:
     """The inverse over the active features, zero elsewhere; large where it does not exist."""
     _, scale, factor = unit_diagonal_factor(matrix, active)
-    inverse = jax.scipy.linalg.cho_solve(factor, jnp.eye(len(scale), dtype=matrix.dtype))
+    inverse = solve_factored(factor, namespace(matrix).eye(len(scale), dtype=matrix.dtype))
     return inverse * scale[:, None] * scale[None, :]
 
 
 def unit_diagonal_factor(
     matrix: Float[Array, "k k"], active: Bool[Array, " k"]
-) -> tuple[Float[Array, "k k"], Float[Array, " k"], tuple[Float[Array, "k k"], bool]]:
+) -> tuple[Float[Array, "k k"], Float[Array, " k"], Float[Array, "k k"]]:
     """The matrix over the active features scaled to a unit diagonal, the scale, and a factor.
 
-    The rows of other features are those of the identity, their scale zero. The Cholesky factor is
-    of that plus a ridge of a few roundings.
+    The rows of other features are those of the identity, their scale zero. The lower Cholesky
+    factor is of that plus a ridge of a few roundings.
     """
+    xp = namespace(matrix, active)
     k = len(matrix)
-    diagonal = jnp.diagonal(matrix)
+    diagonal = xp.diagonal(matrix)
     active = active & (diagonal > 0)
-    scale = jnp.where(active, lax.rsqrt(jnp.where(active, diagonal, 1)), 0)
+    scale = xp.where(active, 1 / xp.sqrt(xp.where(active, diagonal, 1)), 0)
     scaled = matrix * scale[:, None] * scale[None, :]
-    scaled = jnp.where(jnp.eye(k, dtype=bool), 1, scaled)
-    ridge = 2 * k * jnp.finfo(matrix.dtype).eps
-    factor = jax.scipy.linalg.cho_factor(scaled + ridge * jnp.eye(k, dtype=matrix.dtype))
-    return scaled, scale, factor
+    scaled = xp.where(xp.eye(k, dtype=bool), 1, scaled)
+    ridge = 2 * k * float(xp.finfo(matrix.dtype).eps)
+    return scaled, scale, cholesky(scaled + ridge * xp.eye(k, dtype=matrix.dtype))
 
 
 def exact_fit(problem: Problem | Totals, state: State) -> Bool[Array, ""]:
     """Whether the noise precision, if it is learned, has come to its cap."""
+    xp = namespace(state)
     if problem.noise_precision is not None:
-        return jnp.asarray(False)
+        return xp.asarray(False)
     at_floor = state.noise_precision * problem.noise_floor > 0.99  # one, but for rounding
-    return at_floor & jnp.any(state.active)
+    return at_floor & xp.any(state.active)
 
 
 def log_odds_of(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float[Array, " k"]:
     """log(rate / complement), infinite at the ends without infinite derivatives there."""
+    xp = namespace(rate, complement)
     inside = (rate > 0) & (complement > 0)
-    ends = jnp.where(rate > 0, jnp.inf, -jnp.inf)
-    ratio = jnp.log(jnp.where(inside, rate, 1)) - jnp.log(jnp.where(inside, complement, 1))
-    return jnp.where(inside, ratio, ends)
+    ends = xp.where(rate > 0, xp.full_like(rate, xp.inf), -xp.inf)
+    ratio = xp.log(xp.where(inside, rate, 1)) - xp.log(xp.where(inside, complement, 1))
+    return xp.where(inside, ratio, ends)
 
 
 def _with_noise_precision(
@@ -426,12 +385,13 @@ def _with_noise_precision(
     The paper's expanded form cancels: at a noise variance of eps times that of y nothing of it
     is left.
     """
+    xp = namespace(moments)
     left = problem.y - state.weights @ moments.masked
     sum_squares = problem.total(left**2) + state.weights**2 @ moments.variance
     leftover = Leftover(left, sum_squares)
     if problem.noise_precision is not None:
         return state._replace(noise_precision=problem.noise_precision), leftover
-    variance = jnp.maximum(sum_squares / problem.num_samples, problem.noise_floor)
+    variance = xp.maximum(sum_squares / problem.num_samples, problem.noise_floor)
     return state._replace(noise_precision=1 / variance), leftover
 
 

@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._types import Problem, State, Totals, select
+from bmjax._arrays import select
+from bmjax._types import Problem, State, Totals
 
 # A window is at least this fraction of the steps before it, so that a rate of convergence as
 # slow as one over the number of steps shows clearly above rounding.

@@ -28,19 +28,20 @@ from bmjax._optimum import (
     Plan,
     blank_starts,
     choose_move,
+    recorded,
     report,
-    row_of,
     score_of,
 )
 from bmjax._options import checked
 from bmjax._passes import MaskedSums, Passes
-from bmjax._result import Result, Starts, Uncertainty
-from bmjax._squares import Squares, residual_square, with_variance
+from bmjax._result import Result, Uncertainty
+from bmjax._squares import Squares, residual_square, unit_scale
 from bmjax._steps import (
     log_odds_of,
     solve_normal_equations,
     survivors,
 )
+from bmjax._subset import slab_at
 from bmjax._types import State, Status, Totals
 from bmjax._uncertainty import uncertainty_of
 
@@ -216,13 +217,26 @@ def _moved(
 ) -> tuple[State, Float[Array, ""]]:
     """The state after a move from a finished fit, and by how much the score rises."""
     rule, state = criterion(rule_name, totals), end.outcome.state
-    sums, n = end.sums, totals.num_samples
+    sums, n, k = end.sums, totals.num_samples, len(totals.mean_squares)
+    active, whole = state.active, jnp.diagonal(sums.gram)
+    variance = jnp.where(active, sums.variance, 0)
+    features = jnp.arange(k, dtype=jnp.int32)
+    # The sums are around the weights that the masks were found with.
+    away = state.weights - end.anchor
     around = Squares(sums.gram, end.anchor, sums.slope, sums.square, n)
-    around = with_variance(around, sums.variance)
-    after, rise = choose_move(totals, rule, state, around, end.masks, rank)
-    new = after & ~state.active
+    slab = slab_at(
+        omega=sums.gram + jnp.diag(variance),
+        gram=jnp.where(active[:, None], sums.gram, 0),
+        features=jnp.where(active, features, k),
+        weights=state.weights,
+        slope=sums.slope - sums.gram @ away,
+        square=residual_square(around, state.weights) + state.weights**2 @ variance,
+        scale=unit_scale(whole),
+    )
+    move = choose_move(totals, rule, state, slab, end.masks, rank)
+    after = (active & (features != move.slot)) | (features == move.feature)
+    new = after & ~active
     size = jnp.where(new, rate, 1)
-    whole = jnp.diagonal(sums.gram)
     sums = sums._replace(
         gram=sums.gram * size[:, None] * size[None, :],
         variance=jnp.where(new, rate * (1 - rate) * whole, sums.variance),
@@ -231,7 +245,10 @@ def _moved(
         left_out=jnp.where(new, (1 - rate) * n, sums.left_out),
     )
     before = state._replace(weights=end.anchor)
-    return _m_step(totals, before, sums, after).state, rise
+    return _m_step(totals, before, sums, after).state, move.rise
+
+
+_recorded = jax.jit(recorded)
 
 
 def _best(
@@ -253,10 +270,10 @@ def _best(
         state_of(point, can_explain, totals.maskable, 0)
         for point in _points(totals, options, plan, rule, sums)
     ]
-    rows: list[Starts] = []
+    features, record = jnp.arange(k, dtype=jnp.int32), blank_starts(plan.fits, k, jnp.float64)
     best, highest, failures, used, max_steps = None, -np.inf, 0, 0, int(options.max_steps)
+    number = 0
     while True:
-        number = len(rows)
         if number < plan.starts:
             state = starts[number]
         else:
@@ -265,7 +282,8 @@ def _best(
             state, rise = _moved(
                 plan.criterion, totals, best, jnp.asarray(ADDED_RATES[rate]), jnp.int32(rank)
             )
-            if not rise > WORTH_A_TRY:
+            record = record._replace(next_rise=rise)
+            if not rise > WORTH_A_TRY or number == plan.fits:
                 break
         # A search that was cut short says so, even if its best fit had converged.
         if best is not None and used + solver.iterations > max_steps:
@@ -281,13 +299,14 @@ def _best(
         failures = 0 if improved or number < plan.starts else failures + 1
         if improved:
             best, highest = end, value
-        chosen = jnp.int32(number) if improved else rows[-1].best
-        rows.append(row_of(there, jnp.asarray(value), chosen))
-        if number + 1 == plan.fits:
+        chosen = jnp.int32(number) if improved else record.best
+        record = _recorded(record, jnp.int32(number), there, features, jnp.asarray(value), chosen)
+        number += 1
+        if number == plan.starts and plan.moves == 0:
             break
     assert best is not None  # there is at least one start
     certain = _uncertainty(passes, totals, raw.gram, sums, best) if with_uncertainty else None
-    return report(best.outcome, _table(rows, plan.fits, k), certain)
+    return report(best.outcome, features, record, certain)
 
 
 def _totals(passes: Passes, options: _lane.Options, raw: Squares) -> Totals:
@@ -317,7 +336,7 @@ def _points(
     points = []
     if plan.sparse:
         rates = jnp.asarray(SPARSE_RATES[: plan.sparse])
-        support, weights = best_subset(totals, rule, sums, two_ended=True)
+        support, weights = best_subset(totals, rule, sums)
         square = residual_square(sums, weights) / n
         both = points_on(totals, rates, support, weights, square)
         points = [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(plan.sparse)]
@@ -328,16 +347,6 @@ def _points(
         square = residual_square(sums, weights) / n
         points.append(Point(rates, weights, precision_of(totals, square)))
     return points
-
-
-def _table(rows: list[Starts], fits: int, k: int) -> Starts:
-    """The fits made, a row each, and blank rows for those that were not."""
-    none = blank_starts(fits - len(rows), k, jnp.float64)
-    made: Starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-    table: Starts = jax.tree.map(
-        lambda a, b: jnp.concatenate([a, b]) if b.ndim else a[-1], made, none
-    )
-    return table
 
 
 def _uncertainty(
@@ -354,6 +363,7 @@ def _uncertainty(
     return uncertainty_of(
         totals,
         state,
+        jnp.arange(len(gram), dtype=jnp.int32),
         omega=best.sums.gram + jnp.diag(best.sums.variance),
         gram=gram,
         left=lambda: residual_square(sums, jnp.where(state.active, state.coef, 0)),

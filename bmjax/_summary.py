@@ -90,23 +90,32 @@ def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
 
 
 def collinearity_notes(
-    names: Sequence[str], support: np.ndarray, correlation: np.ndarray
+    names: Sequence[str], support: np.ndarray, features: np.ndarray, correlation: np.ndarray
 ) -> tuple[str, ...]:
-    """A sentence for each group of features, at least one of them kept, that stand in for others.
+    """A sentence for each group of features that stand in for others, at least one of them kept.
 
-    A group is connected by correlations of 0.9 and more in absolute value.
+    A kept feature makes a group with all that are correlated with it by 0.9 or more in absolute
+    value; groups that share a feature are one.
+
+    Args:
+        names: Names of the features.
+        support: The features kept.
+        features: The feature in each slot, k or more in an empty one.
+        correlation: Of the column in each slot with every column.
     """
-    near = np.abs(correlation) >= _COLLINEAR
-    left, notes = set(range(len(names))), []
-    while left:
-        group: set[int] = set()
-        fresh: set[int] = {min(left)}
-        while fresh:
-            group |= fresh
-            fresh = set(np.flatnonzero(near[sorted(fresh)].any(axis=0)).tolist()) - group
-        left -= group
+    groups: list[set[int]] = []
+    for feature, row in zip(features.tolist(), np.abs(correlation), strict=True):
+        if feature >= len(names) or not support[feature]:
+            continue
+        group = {feature, *np.flatnonzero(row >= _COLLINEAR).tolist()}
+        for other in [other for other in groups if other & group]:
+            groups.remove(other)
+            group |= other
+        groups.append(group)
+    notes = []
+    for group in sorted(groups, key=min):
         members = sorted(group)
-        if len(members) < 2 or not support[members].any():
+        if len(members) < 2:
             continue
         kept = [names[i] for i in members if support[i]]
         dropped = [names[i] for i in members if not support[i]]

@@ -22,13 +22,13 @@ feature after another.
 
 import math
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
-T = TypeVar("T")
+from bmjax._arrays import Array, namespace, sigmoid
 
 
 class Problem(NamedTuple):
@@ -42,6 +42,8 @@ class Problem(NamedTuple):
         sample_weights: How often each sample counts, None for once. A row that counts zero times
             must hold finite numbers all the same.
         unmasked: Features that are never masked and never pruned, None for none.
+        of_features: How many features the dataset has, where some of them have no row in X or
+            some rows of X only fill it up; None where every row is a feature and all are there.
     """
 
     X: Float[Array, "k n"]
@@ -50,32 +52,40 @@ class Problem(NamedTuple):
     prune_threshold: Float[Array, ""]
     sample_weights: Float[Array, " n"] | None = None
     unmasked: Bool[Array, " k"] | None = None
+    of_features: Int[Array, ""] | None = None
+
+    @property
+    def num_features(self) -> Int[Array, ""]:
+        """Number of features that the dataset has."""
+        if self.of_features is None:
+            return np.asarray(len(self.X), np.int32)
+        return self.of_features
 
     @property
     def num_samples(self) -> int | Float[Array, ""]:
         """Number of samples n, the sum of their weights."""
         if self.sample_weights is None:
             return self.X.shape[1]
-        return jnp.sum(self.sample_weights)
+        return self.sample_weights.sum()
 
     @property
     def num_rows(self) -> int | Int[Array, ""]:
         """Number of rows that count at all."""
         if self.sample_weights is None:
             return self.X.shape[1]
-        return jnp.sum(self.sample_weights > 0, dtype=jnp.int32)
+        return (self.sample_weights > 0).sum(dtype="int32")
 
     @property
     def log_samples(self) -> float | Float[Array, ""]:
         """The logarithm of n."""
         n = self.num_samples
-        return math.log(n) if isinstance(n, int) else jnp.log(n)
+        return math.log(n) if isinstance(n, int) else namespace(n).log(n)
 
     @property
     def maskable(self) -> Bool[Array, " k"]:
         """The features that may be masked and pruned."""
         if self.unmasked is None:
-            return jnp.ones(len(self.X), bool)
+            return namespace(self.X).ones(len(self.X), bool)
         return ~self.unmasked
 
     @property
@@ -102,16 +112,16 @@ class Problem(NamedTuple):
         """Values of the samples, each as often as its sample counts."""
         if self.sample_weights is None:
             return values
-        return values * jnp.broadcast_to(self.sample_weights, values.shape)
+        return values * namespace(values).broadcast_to(self.sample_weights, values.shape)
 
     def total(self, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
         """The sum over samples."""
-        return jnp.sum(self.weighted(values), axis=-1)
+        return self.weighted(values).sum(axis=-1)
 
     def mean(self, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
         """The mean over samples."""
         if self.sample_weights is None:
-            return jnp.mean(values, axis=-1)
+            return values.mean(axis=-1)
         return self.total(values) / self.num_samples
 
 
@@ -139,7 +149,12 @@ class Totals(NamedTuple):
     @property
     def log_samples(self) -> Float[Array, ""]:
         """The logarithm of n."""
-        return jnp.log(self.num_samples)
+        return namespace(self.num_samples).log(self.num_samples)
+
+    @property
+    def num_features(self) -> Int[Array, ""]:
+        """Number of features that the dataset has."""
+        return np.asarray(len(self.mean_squares), np.int32)
 
     @property
     def dtype(self) -> Any:
@@ -169,7 +184,7 @@ class State(NamedTuple):
     @property
     def inclusion(self) -> Float[Array, " k"]:
         """Inclusion rates pi."""
-        return jax.nn.sigmoid(self.log_odds)
+        return sigmoid(self.log_odds)
 
     @property
     def coef(self) -> Float[Array, " k"]:
@@ -179,22 +194,18 @@ class State(NamedTuple):
     @property
     def finite(self) -> Bool[Array, ""]:
         """Whether every parameter is a number (log-odds may be infinite, not NaN)."""
+        xp = namespace(self.weights)
         return (
-            jnp.isfinite(self.weights).all()
-            & jnp.isfinite(self.noise_precision)
-            & ~jnp.isnan(self.log_odds).any()
+            xp.isfinite(self.weights).all()
+            & xp.isfinite(self.noise_precision)
+            & ~xp.isnan(self.log_odds).any()
         )
 
 
 def smallest_variance(target_square: Float[Array, ""]) -> Float[Array, ""]:
     """The smallest noise variance that residuals of y can show in their floating-point type."""
     info = jnp.finfo(target_square.dtype)
-    return jnp.maximum((8 * info.eps) ** 2 * target_square, 1e4 * info.tiny)
-
-
-def select(choice: Bool[Array, ""], yes: T, no: T) -> T:
-    """One of two pytrees of arrays, by a traced choice."""
-    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)
+    return namespace(target_square).maximum((8 * info.eps) ** 2 * target_square, 1e4 * info.tiny)
 
 
 class Status(IntEnum):

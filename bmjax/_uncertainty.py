@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float, Int
 
-from bmjax._frame import centred
+from bmjax._arrays import Array, namespace
+from bmjax._frame import DUST, centred
 from bmjax._result import Uncertainty
 from bmjax._steps import inverse_over, moments
 from bmjax._types import Problem, State, Totals
+from bmjax._working_set import gathered
 
 
-def uncertainty(problem: Problem, state: State) -> Uncertainty:
+def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> Uncertainty:
     """Covariances of the effects, the support taken as known, and correlation of the columns.
 
     Given the masks: the bound is quadratic in the weights with second derivative -lambda Omega,
@@ -24,56 +25,81 @@ def uncertainty(problem: Problem, state: State) -> Uncertainty:
     that of what they leave, so the covariance is that of least squares on the support, with the
     noise variance ||y - X coef||^2 / (n - p); where the noise is known, with its variance and the
     masks'.
+
+    Args:
+        problem: The dataset.
+        state: A fitted state.
+        features: The features that it is about, by slot.
     """
-    coef = jnp.where(state.active, state.coef, 0)
+    xp = namespace(problem)
+    part = gathered(problem, features)
+    coef = xp.where(state.active, state.coef, 0)
     return uncertainty_of(
-        problem,
+        part,
         state,
-        omega=moments(problem, state).omega,
-        gram=problem.weighted(problem.X) @ problem.X.T,
-        left=lambda: problem.total((problem.y - coef @ problem.X) ** 2),
-        correlation=correlation(problem),
+        features,
+        omega=moments(part, state).omega,
+        gram=part.weighted(part.X) @ part.X.T,
+        left=lambda: part.total((part.y - coef @ part.X) ** 2),
+        correlation=correlation(part, problem),
     )
 
 
 def uncertainty_of(
     problem: Problem | Totals,
     state: State,
-    omega: Float[Array, "k k"],
-    gram: Float[Array, "k k"],
+    features: Int[Array, " m"],
+    omega: Float[Array, "m m"],
+    gram: Float[Array, "m m"],
     left: Callable[[], Float[Array, ""]],
-    correlation: Float[Array, "k k"],
+    correlation: Float[Array, "m k"],
 ) -> Uncertainty:
-    """The same from sums over samples.
+    """The same from sums over samples, in the slots.
 
     Args:
         problem: The dataset.
         state: A fitted state.
+        features: The features that it is about.
         omega: Its second moments of the masked features.
         gram: X'X.
         left: ||y - X coef||^2, evaluated where the noise is not known.
-        correlation: Of the columns.
+        correlation: Of the columns with all columns.
     """
+    xp = namespace(state)
     # In this order, so that a feature hardly included does not divide by its rate.
-    size = state.inclusion / jnp.sqrt(state.noise_precision)
+    size = state.inclusion / xp.sqrt(state.noise_precision)
     given_masks = inverse_over(omega, state.active) * size[:, None] * size[None, :]
-    coef = jnp.where(state.active, state.coef, 0)
+    coef = xp.where(state.active, state.coef, 0)
     if problem.noise_precision is None:
-        freedom = problem.num_samples - jnp.sum(state.active, dtype=coef.dtype)
-        variance = left() / jnp.maximum(freedom, 1)
+        freedom = problem.num_samples - xp.sum(state.active, dtype=coef.dtype)
+        variance = left() / xp.maximum(freedom, 1)
     else:
         spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
         variance = 1 / problem.noise_precision + spread @ problem.mean_squares
     return Uncertainty(
-        covariance=variance * inverse_over(gram, state.active),
-        covariance_given_masks=given_masks,
+        features=features,
+        by_slot=variance * inverse_over(gram, state.active),
+        by_slot_given_masks=given_masks,
         correlation=correlation,
     )
 
 
-def correlation(problem: Problem) -> Float[Array, "k k"]:
-    """Correlation of the columns, 0 for a constant one."""
-    columns, _ = centred(problem, problem.X)
-    spread = jnp.sqrt(problem.mean(columns**2))
-    columns = columns / jnp.where(spread > 0, spread, 1)[:, None]
-    return jnp.clip(problem.weighted(columns) @ columns.T / problem.num_samples, -1, 1)
+def correlation(part: Problem, problem: Problem) -> Float[Array, "m k"]:
+    """Correlation of the columns in the slots with all columns, 0 for a constant one."""
+    xp = namespace(problem)
+    mine, _ = centred(part, part.X)
+    own, size = (_one_over_spread(data) for data in (part, problem))
+    # Only one side is centred, so that no copy of all columns is made.
+    product = part.weighted(mine) @ problem.X.T / problem.num_samples
+    return xp.clip(product * own[:, None] * size[None, :], -1, 1)
+
+
+def _one_over_spread(data: Problem) -> Float[Array, " k"]:
+    """One over the standard deviation of each column, 0 for a constant one."""
+    xp = namespace(data)
+    mean = data.mean(data.X)
+    away = data.X - mean[:, None]
+    variance = data.mean(away**2)
+    widest = xp.max(xp.abs(away), axis=1)
+    varies = widest > DUST * xp.finfo(data.dtype).eps * xp.abs(mean)
+    return xp.where(varies, 1 / xp.sqrt(xp.where(varies, variance, 1)), 0)

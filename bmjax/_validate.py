@@ -105,22 +105,71 @@ def rows(
     return arrays[0], arrays[1], counts
 
 
-def host_data(
+def at_hand(*values: Any) -> bool:
+    """Whether the values of arrays can be looked at, and all of them in this process."""
+    return all(
+        _known(value) and (not isinstance(value, jax.Array) or value.is_fully_addressable)
+        for value in values
+    )
+
+
+def on_host(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, y and weights (ones if none are given) as NumPy arrays of float64.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.dtype]:
+    """X (n, k), y (n,) and weights as NumPy arrays as they came, and their type in JAX.
+
+    Rows of weight zero are not looked at.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit or a value is not finite.
     """
-    weighted_data(X, y, sample_weights)
-    features, target = np.asarray(X, float), np.asarray(y, float).ravel()
-    if sample_weights is None:
+    features, target, dtype = _pair(X, y)
+    n, dtype = len(target), jax.dtypes.canonicalize_dtype(dtype)
+    if n < 2:
+        raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
+    features, target = np.asarray(features), np.asarray(target)
+    counts, looked_at = None, (features, target)
+    if sample_weights is not None:
+        weights_of_samples(sample_weights, n, dtype)
+        counts = np.asarray(sample_weights)
+        present = counts > 0
+        if np.sum(present) < 2:
+            raise ValueError(
+                f"sample_weights has {np.sum(present)} entries above zero; at least 2 samples are "
+                "needed to see any noise."
+            )
+        if not present.all():
+            looked_at = features[present], target[present]
+    for name, array in zip(("X", "y"), looked_at, strict=True):
+        # The ends are NaN if an entry is, and no array of the size of X is made.
+        ends = np.asarray([array.min(), array.max()])
+        with np.errstate(over="ignore", invalid="ignore"):
+            fits = np.isfinite(ends.astype(dtype)).all()
+        if not fits:
+            _finite(name, array, dtype)  # says what is wrong
+    return features, target, counts, dtype
+
+
+def host_data(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, y and weights (ones if none are given) as NumPy arrays of float64, absent rows cleared.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    features, target, weights, _ = on_host(X, y, sample_weights)
+    features, target = features.astype(float), target.astype(float)
+    if weights is None:
         return features, target, np.ones(len(target))
-    weights = np.asarray(sample_weights, float)
     counts = weights > 0
-    return np.where(counts[:, None], features, 0), np.where(counts, target, 0), weights
+    return (
+        np.where(counts[:, None], features, 0),
+        np.where(counts, target, 0),
+        weights.astype(float),
+    )
 
 
 def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:

@@ -44,7 +44,8 @@ def test_the_best_move_is_that_of_brute_force(seed):
         moved = state._replace(active=jnp.asarray(active), mask_mean=jnp.asarray(mask))
         moved = bmjax.m_step(problem, moved)
         rises.append(score(rule, problem, moved, bmjax.lower_bound(problem, moved)) - here)
-    moved, rise = _optimum.best_move(problem, rule, state, jnp.asarray(1.0))
+    features = jnp.arange(k, dtype=jnp.int32)
+    moved, _, rise = _optimum.best_move(problem, rule, state, features, jnp.asarray(1.0))
     np.testing.assert_allclose(rise, max(rises), atol=1e-9)
     np.testing.assert_array_equal(moved.active, after[int(np.argmax(rises))])
     np.testing.assert_allclose(
@@ -166,6 +167,7 @@ def test_share_counts_equal_supports_once_and_none_as_the_first():
         inclusion=jnp.asarray(coef),
         coef=jnp.asarray(coef),
         best=jnp.asarray(1),
+        next_rise=jnp.asarray(-1.0),
     )
     e = math.exp(-1)
     np.testing.assert_allclose(starts.share, np.array([0, 1, e, 0]) / (1 + e))

@@ -105,7 +105,7 @@ def _ard(
     max_steps: Int[Array, ""],
 ) -> Estimate:
     n, k = X.shape
-    m = anchored(X, y)
+    m = anchored(X.T, y)
     exact = jnp.asarray(False)
     if noise_precision is None:
         exact = m.square <= smallest_square(y)

@@ -9,16 +9,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _validate
 from bmjax._precision import full_precision
-from bmjax._squares import anchored, smallest_square, unbiased_precision
+from bmjax._squares import anchored, smallest_square, unbiased_precision, unit_columns
 from bmjax._subset import (
+    Rules,
     bic_charge,
     flat,
+    from_both_ends,
     likelihood_rise,
     most_features,
-    refit,
-    search,
-    starts_of_search,
-    unit_columns,
+    refreshed,
+    whole_slab,
 )
 from bmjax.baselines._estimate import Estimate, verdict
 
@@ -97,37 +97,34 @@ def _best_subset(
     exhaustive: bool,
 ) -> Estimate:
     n, k = X.shape
-    m, scale = unit_columns(anchored(X, y))
+    m, scale = unit_columns(anchored(X.T, y))
     floor = smallest_square(y)
     rise = likelihood_rise(n, noise_precision, floor)
     charge = bic_charge(n)
-
     if exhaustive:
         table = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
         supports = jnp.asarray(table[table.sum(axis=1) <= max_features].astype(bool))
         steps, ended = jnp.asarray(len(supports), jnp.int32), jnp.asarray(True)
     else:
-        ends = jax.vmap(
-            lambda start: search(
-                m, start, flat(charge, k, X.dtype), rise, n, max_features, max_steps
-            )
-        )(starts_of_search(m, max_features))
-        supports, steps, ended = ends.support, jnp.max(ends.steps), jnp.all(ends.ended)
+        rules = Rules(flat(charge, k, X.dtype), rise, n, max_features, max_steps)
+        end = from_both_ends(m, rules)
+        supports, steps, ended = end.support[None], end.steps, end.ended
 
     def criterion(support: Bool[Array, " k"]) -> Array:
         # Against the square of the anchor, which is close, for the sake of float32.
-        rose = rise(m.square, refit(m, support).square)
+        rose = rise(m.square, refreshed(m, whole_slab(m, support)).square)
         return 2 * (jnp.sum(support, dtype=X.dtype) * charge - rose)
 
     scores = lax.map(criterion, supports, batch_size=min(_CHUNK, len(supports)))
     support = supports[jnp.argmin(scores)]
-    scaled, _, square = refit(m, support)
+    best = refreshed(m, whole_slab(m, support))
+    square = best.square
     if noise_precision is None:
         reference = n * jnp.log(jnp.maximum(m.square, floor) / n)
     else:
         reference = noise_precision * m.square
     objective = jnp.min(scores) + reference
-    coef = jnp.where(support, scaled * scale, 0)
+    coef = best.coef * scale
     if noise_precision is None:
         selected = jnp.sum(support, dtype=jnp.int32)
         precision, exact = unbiased_precision(square, n, selected, y), square <= floor

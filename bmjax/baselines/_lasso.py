@@ -195,7 +195,7 @@ def _lasso(
     tolerance: Float[Array, ""],
     max_steps: Int[Array, ""],
 ) -> Estimate:
-    m = anchored(X, y)
+    m = anchored(X.T, y)
     threshold = jnp.broadcast_to(alpha / noise_precision, m.slope.shape)
     coef, steps, converged = descend(
         m, threshold, jnp.zeros_like(m.slope), tolerance * _lengths(m, y), max_steps
@@ -223,12 +223,12 @@ def _lasso_cv(
     num_alphas: int,
 ) -> Estimate:
     n, k = X.shape
-    everything = anchored(X, y)
+    everything = anchored(X.T, y)
     # Row f of the weights lets in what fold f holds out; the last row nothing. One fold after
     # another, since all at once would hold a copy of X for each.
     fold_of = np.repeat(np.arange(folds), [len(rows) for rows in np.array_split(range(n), folds)])
     held_out = jnp.asarray(fold_of == np.arange(folds + 1)[:, None], X.dtype)
-    tests = lax.map(lambda rows: squares(X, y, everything.anchor, rows), held_out)
+    tests = lax.map(lambda rows: squares(X.T, y, everything.anchor, rows), held_out)
     trains = jax.tree.map(lambda whole, part: whole[None] - part, everything, tests)
     trains = trains._replace(anchor=tests.anchor)
     largest = jnp.max(jnp.abs(X.T @ y))

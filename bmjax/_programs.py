@@ -1,0 +1,76 @@
+"""Compiled programs, of which a process keeps the ones used last.
+
+XLA maps memory for every kernel it compiles, and Linux grants a process 65 530 maps; a process
+that fits datasets of ever new shapes would end. So each set of shapes and static arguments has a
+wrapper of its own, and the wrappers not used for longest are let go, with all they hold.
+"""
+
+import gc
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import jax
+import numpy as np
+
+# A program of a default fit holds some 300 maps.
+_MOST = 32
+
+
+class Programs:
+    """A bounded cache of compiled functions.
+
+    Args:
+        most: How many programs to keep.
+    """
+
+    def __init__(self, most: int = _MOST):
+        self._most = most
+        self._kept: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """How many programs are kept."""
+        return len(self._kept)
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        static: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """What a function of arrays returns, compiled for their shapes and types.
+
+        Args:
+            function: A pure function, defined at the top level of a module.
+            *arguments: Pytrees of arrays.
+            static: Its other arguments, by name, each hashable.
+            options: Compiler options.
+        """
+        key = function, tuple(static.items()), _signature(arguments)
+        with self._lock:
+            program = self._kept.pop(key, None)
+            if program is None:
+                program = jax.jit(partial(function, **static), compiler_options=dict(options or {}))
+            self._kept[key] = program
+            dropped = len(self._kept) > self._most
+            if dropped:
+                self._kept.popitem(last=False)
+        if dropped:
+            gc.collect()  # executables sit in reference cycles
+        return program(*arguments)
+
+
+def _signature(arguments: Any) -> Any:
+    leaves, structure = jax.tree.flatten(arguments)
+    kinds = (
+        (np.shape(leaf), np.dtype(leaf.dtype).str, getattr(leaf, "sharding", None))
+        for leaf in leaves
+    )
+    return structure, tuple(kinds)
+
+
+PROGRAMS = Programs()
