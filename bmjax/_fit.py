@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
@@ -168,7 +167,8 @@ def fit(
 
     if over is None and _validate.at_hand(X, y, sample_weights, *asked.values()):
         *data, dtype = _validate.on_host(X, y, sample_weights)
-        given = checked(data[0].shape[1], dtype, **asked)
+        with jax.ensure_compile_time_eval():
+            given = checked(data[0].shape[1], dtype, **asked)
         return _at_hand(*data, given, outputs(given))
     X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, **asked)
@@ -208,9 +208,8 @@ def _at_hand(
     shape = Shape(*_ladder.filled_shape(n, width))
     problem, options, units = enter_on_host(frame, given.options, X, y, sample_weights, shape)
     room = Room(n > width, shape.features, shape.features)
-    # Steps of a fit are compiled, whatever the caller is tracing; all else is made here, where
-    # infinite log-odds are no reason to warn.
-    with jax.ensure_compile_time_eval(), np.errstate(all="ignore"), one_blas_thread():
+    # Infinite log-odds are no reason to warn.
+    with np.errstate(all="ignore"), one_blas_thread():
         if not room.tall:
             most = min(n // 2 + _always_in(given, k), shape.features)
             room = room._replace(search=_ladder.slots(8, most))
@@ -228,12 +227,15 @@ def _at_hand(
         if outputs.uncertainty:
             certain = uncertainty_at(problem, end.outcome.state, end.features)
         result = leave(frame, units, report(end, record, certain), np)
-        return jax.tree.map(lambda leaf: _as_fitted(leaf, problem.y.dtype), result)
+        result = jax.tree.map(lambda leaf: _as_fitted(leaf, problem.y.dtype), result)
+    with jax.ensure_compile_time_eval():  # also while a function of the caller's is being traced
+        return jax.device_put(result)
 
 
-def _as_fitted(leaf: Any, dtype: Any) -> jax.Array:
+def _as_fitted(leaf: Any, dtype: Any) -> np.ndarray:
     """A field of the result in the type of the fit."""
-    return jnp.asarray(leaf, dtype if np.issubdtype(np.asarray(leaf).dtype, np.floating) else None)
+    leaf = np.asarray(leaf)
+    return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
 
 
 def _always_in(given: Checked, k: int) -> int:

@@ -8,7 +8,7 @@ from bmjax._arrays import Array, cond, namespace, take
 from bmjax._criterion import Criterion
 from bmjax._precision import full_precision
 from bmjax._squares import Rows, Squares, anchored, unit_columns, unit_scale
-from bmjax._steps import log_odds_of, restrict, solve_normal_equations
+from bmjax._steps import log_odds_of, precision_of, restrict, solve_normal_equations
 from bmjax._subset import (
     Charges,
     Rules,
@@ -181,7 +181,7 @@ def few_of_many(
     problem: Problem, rule: Criterion, slots: int
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
     """The same from nothing, with room for some features of many, and whether it ran out of it."""
-    scale = unit_scale(problem.total(problem.X**2))
+    scale = unit_scale(problem.squares)
     rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
     needed = None if _all_maskable(problem) else ~problem.maskable
     end = from_nothing(rows, slots, _rules(problem, rule, slots), needed)
@@ -227,12 +227,6 @@ def points_on(
         weights=xp.broadcast_to(weights, (len(rates), k)),
         noise_precision=xp.broadcast_to(precision_of(problem, noise_variance), rates.shape),
     )
-
-
-def precision_of(problem: Problem | Totals, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
-    if problem.noise_precision is not None:
-        return problem.noise_precision
-    return 1 / namespace(noise_variance).maximum(noise_variance, problem.noise_floor)
 
 
 def _mean_square(problem: Problem, weights: Float[Array, " k"]) -> Float[Array, ""]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from bmjax import _loop, _stopping
-from bmjax._arrays import Array
+from bmjax._arrays import Array, namespace
 from bmjax._bound import lower_bound
 from bmjax._result import History
 from bmjax._solvers import Solver
@@ -114,10 +114,11 @@ def ended(
     status: Int[Array, ""],
 ) -> Outcome:
     """What came of a fit, its status corrected by where it ended."""
+    xp = namespace(state)
     exact = (status == Status.CONVERGED) & exact_fit(problem, state)
-    status = jnp.where(exact, Status.EXACT_FIT, status)
-    status = jnp.where(state.finite & jnp.isfinite(bound), status, Status.NON_FINITE)
-    return Outcome(state, bound, num_steps, status.astype(jnp.int32))
+    status = xp.where(exact, Status.EXACT_FIT, status)
+    status = xp.where(state.finite & xp.isfinite(bound), status, Status.NON_FINITE)
+    return Outcome(state, bound, num_steps, status.astype(xp.int32))
 
 
 def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:

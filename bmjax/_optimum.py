@@ -14,26 +14,16 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax import _lane, _loop
 from bmjax._arrays import Array, cond, map_rows, namespace, put, select, while_loop
-from bmjax._bound import Masks, bound_slack, masking_cost, masks_after_m_step
-from bmjax._criterion import Criterion, charge_at, criterion, score
+from bmjax._bound import bound_slack
+from bmjax._criterion import Criterion, criterion, score
 from bmjax._initial import Point, Room, dense_point, sparse_points, state_at
+from bmjax._moves import best_move, surroundings
 from bmjax._precision import full_precision
 from bmjax._programs import PROGRAMS
 from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._solvers import Solver
-from bmjax._squares import unit_scale
-from bmjax._steps import m_step, moments, residual
-from bmjax._subset import (
-    Charges,
-    Move,
-    Slab,
-    likelihood_rise,
-    most_features,
-    ranked_move,
-    slab_at,
-)
 from bmjax._types import Problem, State, Status, Totals
-from bmjax._working_set import arranged, gathered, slots_for, spread, taken
+from bmjax._working_set import gathered, slots_for, spread, taken
 
 # Rates of the starts from the best subset, and of a feature that a move adds: where the first has
 # led to nothing better, since a weak feature may be kept only if it is masked, the second.
@@ -381,7 +371,10 @@ class InMemory:
         self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
     ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
         """The state after the best single move from an end, its features, and the rise."""
-        return best_move(self.totals, rule, end.outcome.state, end.features, rate, rank)
+        state, features = end.outcome.state, end.features
+        around = surroundings(self.totals, state, features)
+        part = gathered(self.totals, features)
+        return best_move(part, rule, state, features, around, rate, rank)
 
 
 @full_precision
@@ -448,106 +441,3 @@ def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> 
         uncertainty=uncertainty,
         history=course,
     )
-
-
-def best_move(
-    problem: Problem,
-    rule: Criterion,
-    state: State,
-    features: Int[Array, " m"],
-    rate: Float[Array, ""],
-    rank: Int[Array, ""] | int = 0,
-) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
-    """The state after the best single move from a fitted one, and by how much the score rises.
-
-    A feature is dropped, added, or exchanged for another. The masks of the other features stay as
-    they are and weights and noise follow, so the rise is exact at a rate of 1, but for what the
-    masks gain when they adapt.
-
-    Args:
-        problem: The dataset.
-        rule: What features are charged.
-        state: A state that an M step leaves where it is.
-        features: The features that it is about, by slot.
-        rate: Masks and inclusion rate that a feature is added with.
-        rank: 0 for the best move, 1 for the second best and so on.
-
-    Returns:
-        The state after the move, weights and noise re-estimated, the features that it is about,
-        and the rise of the score.
-    """
-    xp = namespace(problem)
-    part = gathered(problem, features)
-    kept = state.active
-    at_masks = moments(part, state)
-    left = residual(part, state)
-    masked = xp.where(kept[:, None], part.weighted(at_masks.masked), 0)
-    slab = slab_at(
-        omega=at_masks.omega,
-        gram=masked @ problem.X.T,
-        features=xp.where(kept, features, len(problem.X)),
-        weights=state.weights,
-        slope=problem.X @ problem.weighted(left),
-        square=problem.total(left**2) + state.weights**2 @ at_masks.variance,
-        scale=unit_scale(problem.total(problem.X**2)),
-    )
-    masks = masks_after_m_step(part, state)
-    move = choose_move(part, rule, state, slab, masks, rank)
-    state, features = after_move(state, features, move, rate, len(problem.X))
-    return m_step(gathered(problem, features), state), features, move.rise
-
-
-def choose_move(
-    problem: Problem | Totals,
-    rule: Criterion,
-    state: State,
-    slab: Slab,
-    masks: Masks,
-    rank: Int[Array, ""] | int,
-) -> Move:
-    """The move that raises the score the most, or one that raises it less.
-
-    Args:
-        problem: The features in the slots.
-        rule: What features are charged.
-        state: Where to move from.
-        slab: Of the masked features that are kept, and of the others as they are.
-        masks: What there is to know of the masks.
-        rank: 0 for the best move, 1 for the second best and so on.
-    """
-    xp = namespace(state)
-    n = problem.num_samples
-    new = charge_at(rule, problem, state)
-    # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
-    own = masking_cost(problem, state, masks) - 0.5 * problem.log_samples + new
-    own = xp.where(problem.maskable, xp.where(state.active, own, 0), -xp.inf)
-    price = Charges(own, new, rule.by_size)
-    rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
-    most = most_features(problem.num_rows, problem.num_features)
-    return ranked_move(slab, price, rise, most, rank)
-
-
-def after_move(
-    state: State, features: Int[Array, " m"], move: Move, rate: Float[Array, ""], k: int
-) -> tuple[State, Int[Array, " m"]]:
-    """The state with a feature dropped or added or both, the M step still to come.
-
-    Args:
-        state: The state before.
-        features: The features that it is about, by slot.
-        move: The move.
-        rate: Masks that a feature is added with.
-        k: Number of all features.
-    """
-    xp = namespace(state)
-    slots = xp.arange(len(features), dtype=xp.int32)
-    out, adds = slots == move.slot, move.feature < k
-    if len(features) == k:
-        place = slots == move.feature
-    else:
-        spare = slots == xp.argmin(state.active).astype(xp.int32)
-        place = xp.where(xp.any(out), out, spare) & adds
-        features = xp.where(place, move.feature, features)
-    mask_mean = xp.where(place[:, None], rate, xp.where(out[:, None], 0, state.mask_mean))
-    state = state._replace(active=(state.active & ~out) | place, mask_mean=mask_mean)
-    return arranged(state, features, k)

@@ -122,6 +122,6 @@ def _starts(
                 f"starts is {number}; there are {most} built-in starts, so give the rates of more."
             )
         sparse = min(number, len(SPARSE_RATES))
-        rates = np.asarray(_DENSE_RATES[: number - sparse]).reshape(-1, 1)
-        return sparse, jnp.broadcast_to(jnp.asarray(rates, dtype), (len(rates), k))
+        rates = np.asarray(_DENSE_RATES[: number - sparse], dtype).reshape(-1, 1)
+        return sparse, jnp.asarray(np.broadcast_to(rates, (len(rates), k)))
     return 0, _validate.rate_rows("starts", starts, k, dtype)

@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from bmjax._arrays import Array
 from bmjax._blocks import Block, Blocks
 from bmjax._bound import entropy
 from bmjax._frame import DUST, Frame, Units
 from bmjax._squares import Squares
-from bmjax._steps import mask_offset, residual, visit
+from bmjax._steps import MaskedSums, mask_offset, masked_sums, residual, visit
 from bmjax._threads import Settings
 from bmjax._types import Problem, State
 
@@ -63,27 +64,17 @@ class _Plain(NamedTuple):
     square: Any
 
 
-class MaskedSums(NamedTuple):
-    """Sums over samples that an M step and a move need.
+class MaskedPass(NamedTuple):
+    """Sums over samples at masks that a pass has found.
 
     Features that are pruned are taken as never masked, for the sake of moves.
 
     Attributes:
-        gram: (X o M)'(X o M).
-        variance: sum_n x_nk^2 Var[z_nk], what the masks' own variance adds to its diagonal.
-        slope: (X o M)'residual, with the residual of the weights that the masks were found with.
-        square: ||residual||^2.
-        kept: Sum of each mask.
-        left_out: The same of one minus it.
+        sums: Those that an M step needs.
         entropy: Sum of the masks' entropies.
     """
 
-    gram: Any
-    variance: Any
-    slope: Any
-    square: Any
-    kept: Any
-    left_out: Any
+    sums: MaskedSums
     entropy: Any
 
 
@@ -120,32 +111,31 @@ class Passes:
             )
         self.samples, self.rows = float(level.samples), int(level.rows)
         self.largest = np.maximum(-low, high)
-        self.mean = jnp.asarray(level.x / self.samples)
+        self.mean = level.x / self.samples
         if frame.intercept:
             center = np.append(level.x, level.y) / self.samples
             widest = np.maximum(center - low, high - center)
             varies = widest > DUST * np.finfo(float).eps * np.abs(center)
             self._center, self._y_center = center[:-1], center[-1]
             self._varies = varies[:-1]
-            self.mean = jnp.zeros(source.k + 1).at[-1].set(1)
+            self.mean = np.append(np.zeros(source.k), 1.0)
             self.largest = np.append(np.where(varies, widest, 0)[:-1], [1.0, widest[-1]])
         self.units = Units(
-            center=jnp.asarray(self._center),
-            scale=jnp.ones(source.k),
-            y_center=jnp.asarray(self._y_center),
-            y_scale=jnp.ones(()),
-            num_samples=jnp.asarray(self.samples),
+            center=self._center,
+            scale=np.ones(source.k),
+            y_center=np.asarray(self._y_center),
+            y_scale=np.ones(()),
+            num_samples=np.asarray(self.samples),
         )
 
     def plain(self, anchor: Float[Array, " k"]) -> Squares:
         """The sums around an anchor without masks."""
         sums = self._total(partial(_plain_sums, anchor=anchor))
-        return Squares(sums.gram, anchor, sums.slope, sums.square, jnp.asarray(self.samples))
+        return Squares(sums.gram, anchor, sums.slope, sums.square, np.asarray(self.samples))
 
-    def masked(self, state: State) -> MaskedSums:
+    def masked(self, state: State) -> MaskedPass:
         """The sums at the masks that rest where the parameters of a state hold them."""
-        offset = mask_offset(state, jnp.asarray(self.samples))
-        return self._total(partial(_masked_sums, state, offset))
+        return self._total(partial(_masked_sums, state, np.asarray(self.samples)))
 
     def _total(self, sums: Callable[[Block], T]) -> T:
         """What a function of a block comes to in all, added in the order of the blocks."""
@@ -167,7 +157,7 @@ class Passes:
                     total = add(waiting.popleft().result())
             for future in waiting:
                 total = add(future.result())
-        return jax.tree.map(jnp.asarray, total)
+        return total
 
     def _framed(self, block: Block) -> Block:
         """A block with what the frame asks for."""
@@ -197,8 +187,8 @@ def _plain_sums(block: Block, *, anchor: Float[Array, " k"]) -> _Plain:
 
 
 @jax.jit
-def _masked_sums(state: State, offset: Float[Array, " k"], block: Block) -> MaskedSums:
-    data = _rows(block)
+def _masked_sums(state: State, samples: Float[Array, ""], block: Block) -> MaskedPass:
+    data, offset = _rows(block), mask_offset(state, samples)
     # In units of the noise level: what a sweep moves the residuals by, and their rounding.
     unit = jnp.sqrt(state.noise_precision)
     rounding = 16 * jnp.finfo(data.dtype).eps * jnp.max(jnp.abs(data.y)) * unit
@@ -216,14 +206,5 @@ def _masked_sums(state: State, offset: Float[Array, " k"], block: Block) -> Mask
         lambda carry: (carry[2] > rest) & (carry[3] < _MOST_SWEEPS), sweep_again, begun
     )
     masks = jnp.where(state.active[:, None], masks, 1)
-    features = data.X * masks
-    counted = data.weighted(features)
-    return MaskedSums(
-        gram=counted @ features.T,
-        variance=data.total(data.X**2 * (masks - masks**2)),
-        slope=counted @ left,
-        square=data.total(left**2),
-        kept=data.total(masks),
-        left_out=data.total(1 - masks),
-        entropy=data.total(entropy(masks)),
-    )
+    sums, _ = masked_sums(data, state._replace(mask_mean=masks), left)
+    return MaskedPass(sums, data.total(entropy(masks)))

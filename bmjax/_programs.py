@@ -15,6 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from bmjax._threads import Settings
+
 # A program of a default fit holds some 300 maps.
 _MOST = 32
 
@@ -40,7 +42,7 @@ class Programs:
         function: Callable[..., Any],
         *arguments: Any,
         static: Mapping[str, Any],
-        options: Mapping[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> Any:
         """What a function of arrays returns, compiled for their shapes and types.
 
@@ -50,11 +52,15 @@ class Programs:
             static: Its other arguments, by name, each hashable.
             options: Compiler options.
         """
-        key = function, tuple(static.items()), _signature(arguments)
+        whole = partial(function, **static)
+        if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+            return whole(*arguments)
+        key = function, tuple(static.items()), _signature(arguments), Settings.here()
         with self._lock:
             program = self._kept.pop(key, None)
             if program is None:
-                program = jax.jit(partial(function, **static), compiler_options=dict(options or {}))
+                # Compiled ahead, it runs also while a function of the caller's is being traced.
+                program = jax.jit(whole, compiler_options=options).lower(*arguments).compile()
             self._kept[key] = program
             dropped = len(self._kept) > self._most
             if dropped:

@@ -204,10 +204,10 @@ class EG:
         at one that bound is -inf.
         """
         before = carry.state
-        moments = _steps.moments(problem, before)
-        by_m, _ = _steps.maximise(problem, before, moments)
+        left = _steps.residual(problem, before)
+        by_m, _ = _steps.maximise(problem, before, left, before.active)
         by_g, optimizer = _steps.ascend(
-            problem, before, moments, self._chain(problem), carry.optimizer
+            problem, before, left, self._chain(problem), carry.optimizer
         )
         m_turn = self._takes_m_step(carry)
         after = self._estimate_masks(problem, select(m_turn, by_m, by_g))

@@ -36,7 +36,7 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
     Returns:
         The state with new mask means.
     """
-    return sweep(problem, state, residual(problem, state), sweeps)
+    return sweep(problem, state, residual(problem, state), sweeps)[0]
 
 
 def sweep(
@@ -46,8 +46,8 @@ def sweep(
     sweeps: int,
     skip_pruned: bool = False,
     residual_weights: Float[Array, " k"] | None = None,
-) -> State:
-    """The E step from a residual already at hand.
+) -> tuple[State, Float[Array, " n"]]:
+    """The E step from a residual already at hand, and the residual that it leaves.
 
     With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
     after them, and the masks of pruned ones are left as they are, without effect since their
@@ -56,8 +56,8 @@ def sweep(
     """
     offset = mask_offset(state, problem.num_samples)
     carry = state.mask_mean, residual
-    mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
-    return state._replace(mask_mean=mask_mean)
+    mask_mean, left = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
+    return state._replace(mask_mean=mask_mean), left
 
 
 def mask_offset(state: State, n: int | Float[Array, ""]) -> Float[Array, " k"]:
@@ -180,7 +180,8 @@ def m_step(problem: Problem, state: State) -> State:
     Returns:
         The state with new weights, log-odds and noise precision.
     """
-    return maximise(problem, state, moments(problem, state))[0]
+    blank = state._replace(weights=namespace(state).zeros_like(state.weights))
+    return maximise(problem, blank, problem.y, state.active)[0]
 
 
 @full_precision
@@ -206,42 +207,53 @@ def g_step(
     Returns:
         The new state and the new optimizer state.
     """
-    return ascend(problem, state, moments(problem, state), optimizer, optimizer_state)
+    left = residual(problem, state)
+    return ascend(problem, state, left, optimizer, optimizer_state)
 
 
-class Moments(NamedTuple):
-    """Expectations over the masks that the M step and the G step need, never a (n, k, k) table.
+class MaskedSums(NamedTuple):
+    """Sums over samples at the masks of a state and the residual of its weights.
+
+    All that an M step or a G step needs, never a (n, k, k) table. Every sum is weighted by sample,
+    and around the weights, which are close: no square cancels.
 
     Attributes:
-        masked: X o M.
-        omega: sum_n (x_n x_n') o E[z_n z_n'], like all sums here weighted by sample.
-        cross: (X o M)'y.
-        variance: sum_n x_nk^2 Var[z_nk], the part of omega's diagonal beyond (X o M)'(X o M).
-        kept: Mean mask of each feature.
-        left_out: One minus that, summed apart to be exact near one.
+        gram: (X o M)'(X o M).
+        variance: sum_n x_nk^2 Var[z_nk], what the masks' own variance adds to its diagonal.
+        slope: (X o M)'residual.
+        square: ||residual||^2.
+        kept: Sum of each mask.
+        left_out: The same of one minus it, summed apart to be exact near one.
     """
 
-    masked: Float[Array, "k n"]
-    omega: Float[Array, "k k"]
-    cross: Float[Array, " k"]
+    gram: Float[Array, "k k"]
     variance: Float[Array, " k"]
+    slope: Float[Array, " k"]
+    square: Float[Array, ""]
     kept: Float[Array, " k"]
     left_out: Float[Array, " k"]
 
+    @property
+    def omega(self) -> Float[Array, "k k"]:
+        """sum_n (x_n x_n') o E[z_n z_n'], equation (12) of the paper."""
+        return self.gram + namespace(self.gram).diag(self.variance)
 
-def moments(problem: Problem, state: State) -> Moments:
-    """One product of (k, n) arrays and a diagonal; only `mask_mean` is read."""
+
+def masked_sums(
+    problem: Problem, state: State, residual: Float[Array, " n"]
+) -> tuple[MaskedSums, Float[Array, "k n"]]:
+    """The sums at the masks of a state, whose weights leave a residual; and X o M."""
     masked = problem.X * state.mask_mean
-    variance = problem.total(problem.X**2 * (state.mask_mean - state.mask_mean**2))
-    counted = problem.weighted(masked)
-    return Moments(
-        masked=masked,
-        omega=counted @ masked.T + namespace(variance).diag(variance),
-        cross=counted @ problem.y,
-        variance=variance,
-        kept=problem.mean(state.mask_mean),
-        left_out=problem.mean(1 - state.mask_mean),
+    counted, left = problem.weighted(masked), problem.weighted(residual)
+    sums = MaskedSums(
+        gram=counted @ masked.T,
+        variance=problem.total(problem.X**2 * (state.mask_mean - state.mask_mean**2)),
+        slope=masked @ left,
+        square=residual @ left,
+        kept=problem.total(state.mask_mean),
+        left_out=problem.total(1 - state.mask_mean),
     )
+    return sums, masked
 
 
 class Leftover(NamedTuple):
@@ -256,13 +268,51 @@ class Leftover(NamedTuple):
     sum_squares: Float[Array, ""]
 
 
-def maximise(problem: Problem, state: State, moments: Moments) -> tuple[State, Leftover]:
-    """The M step from moments already at hand, and what it leaves of y."""
-    weights = solve_normal_equations(moments.omega, moments.cross, state.active)
-    xp = namespace(moments)
-    log_odds = xp.where(state.active, log_odds_of(moments.kept, moments.left_out), -xp.inf)
-    state = state._replace(weights=weights, log_odds=log_odds)
-    return _with_noise_precision(problem, state, moments)
+def weights_and_rates(
+    problem: Problem | Totals, before: State, sums: MaskedSums, active: Bool[Array, " k"]
+) -> State:
+    """The M step but for the noise precision: equations (12) and (14) over some features.
+
+    Args:
+        problem: The dataset.
+        before: The state whose masks and weights the sums are of.
+        sums: The sums.
+        active: The features to keep.
+
+    Returns:
+        The state with new weights and log-odds, with the features active.
+    """
+    xp, n = namespace(sums), problem.num_samples
+    held = xp.where(active, before.weights, 0)
+    target = sums.slope + sums.gram @ (before.weights - held) - sums.variance * held
+    change = solve_normal_equations(sums.omega, target, active)
+    log_odds = log_odds_of(sums.kept / n, sums.left_out / n)
+    return before._replace(
+        weights=xp.where(active, held + change, 0),
+        log_odds=xp.where(active, log_odds, -xp.inf),
+        active=active,
+    )
+
+
+def maximise(
+    problem: Problem,
+    before: State,
+    residual: Float[Array, " n"],
+    active: Bool[Array, " k"] | None = None,
+) -> tuple[State, Leftover]:
+    """The M step at the masks of a state, whose weights leave a residual, and what it leaves of y.
+
+    Args:
+        problem: The dataset.
+        before: The state.
+        residual: y - (X o M) weights there.
+        active: The features to keep. Default: those that pruning leaves.
+    """
+    sums, masked = masked_sums(problem, before, residual)
+    if active is None:
+        active = survivors(problem, before, sums.kept / problem.num_samples)
+    state = weights_and_rates(problem, before, sums, active)
+    return _with_noise_precision(problem, state, masked, sums.variance)
 
 
 def em_iteration(
@@ -277,28 +327,27 @@ def em_iteration(
     The masks of pruned features are not cleared, which would be a pass over all of them: call
     `restrict` once at the end. `residual_weights` as for `sweep`.
     """
-    state = sweep(problem, state, residual, sweeps, True, residual_weights)
-    at_masks = moments(problem, state)
-    active = survivors(problem, state, at_masks.kept)
-    return maximise(problem, state._replace(active=active), at_masks)
+    state, left = sweep(problem, state, residual, sweeps, True, residual_weights)
+    return maximise(problem, state, left)
 
 
 def ascend(
     problem: Problem,
     state: State,
-    moments: Moments,
+    residual: Float[Array, " n"],
     optimizer: optax.GradientTransformation,
     optimizer_state: optax.OptState,
 ) -> tuple[State, optax.OptState]:
-    """The G step from moments already at hand."""
+    """The G step from a residual already at hand."""
     n = problem.num_samples
+    sums, masked = masked_sums(problem, state, residual)
     pi = jnp.where(state.active, state.inclusion, 0)
     weights = jnp.where(state.active, state.weights, 0)
-    slope_weights = state.noise_precision * (moments.cross - moments.omega @ weights)
+    slope_weights = state.noise_precision * (sums.slope - sums.variance * weights)
     # dG/dpi = (mean mask - pi) (n / (pi (1 - pi)) + 1 / (2 pi^2)); none where pi is 0 or 1.
     moves = state.active & (pi > 0) & (pi < 1)
     p, q = jnp.where(moves, pi, 0.5), jax.nn.sigmoid(-jnp.where(moves, state.log_odds, 0))
-    slope_inclusion = (moments.kept * q - moments.left_out * p) * (n / (p * q) + 0.5 / p**2)
+    slope_inclusion = (sums.kept * q - sums.left_out * p) / n * (n / (p * q) + 0.5 / p**2)
     slope = Parameters(
         weights=jnp.where(state.active, slope_weights, 0),
         inclusion=jnp.where(moves, slope_inclusion, 0),
@@ -313,7 +362,7 @@ def ascend(
     log_odds = jnp.where(moved, log_odds_of(pi, 1 - pi), state.log_odds)
     weights = jnp.where(state.active, weights + updates.weights, 0)
     state = state._replace(weights=weights, log_odds=log_odds)
-    return _with_noise_precision(problem, state, moments)[0], optimizer_state
+    return _with_noise_precision(problem, state, masked, sums.variance)[0], optimizer_state
 
 
 def solve_normal_equations(
@@ -378,21 +427,30 @@ def log_odds_of(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Flo
 
 
 def _with_noise_precision(
-    problem: Problem, state: State, moments: Moments
+    problem: Problem, state: State, masked: Float[Array, "k n"], variance: Float[Array, " k"]
 ) -> tuple[State, Leftover]:
     """Equation (13) at the state's masks and weights, by residuals and not by their expansion.
 
     The paper's expanded form cancels: at a noise variance of eps times that of y nothing of it
     is left.
+
+    Args:
+        problem: The dataset.
+        state: The state.
+        masked: X o M.
+        variance: What the masks' own variance adds to the squares of its columns.
     """
-    xp = namespace(moments)
-    left = problem.y - state.weights @ moments.masked
-    sum_squares = problem.total(left**2) + state.weights**2 @ moments.variance
-    leftover = Leftover(left, sum_squares)
+    left = problem.y - state.weights @ masked
+    sum_squares = problem.total(left**2) + state.weights**2 @ variance
+    precision = precision_of(problem, sum_squares / problem.num_samples)
+    return state._replace(noise_precision=precision), Leftover(left, sum_squares)
+
+
+def precision_of(problem: Problem | Totals, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
+    """One over the noise variance, capped where that is rounding; or what is known."""
     if problem.noise_precision is not None:
-        return state._replace(noise_precision=problem.noise_precision), leftover
-    variance = xp.maximum(sum_squares / problem.num_samples, problem.noise_floor)
-    return state._replace(noise_precision=1 / variance), leftover
+        return problem.noise_precision
+    return 1 / namespace(noise_variance).maximum(noise_variance, problem.noise_floor)
 
 
 def residual(problem: Problem, state: State) -> Float[Array, " n"]:

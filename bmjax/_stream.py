@@ -1,7 +1,7 @@
 """`fit_stream`: a dataset too large for memory, fitted from the sums that passes over it leave.
 
-The M step, the extrapolation, the verdict and the moves to a better optimum are those of `fit`.
-They run here on the host, since they see only k and k x k numbers.
+Starts, moves and their order are those of `fit`, and so are the M step, the extrapolation and the
+verdict. All of it runs here on the host, since it sees only k and k x k numbers.
 """
 
 from functools import partial
@@ -11,82 +11,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bmjax import _lane, _stopping, _validate
 from bmjax._accelerated import Accelerated, AcceleratedCarry, Candidate
+from bmjax._arrays import Array
 from bmjax._blocks import Blocks
-from bmjax._bound import Masks, bound_of, bound_slack
+from bmjax._bound import Masks, bound_of
 from bmjax._criterion import Criterion, criterion
 from bmjax._frame import DUST, leave
-from bmjax._initial import Point, best_subset, points_on, precision_of, state_of
-from bmjax._optimum import (
-    ADDED_RATES,
-    LEAST_RISE,
-    SPARSE_RATES,
-    WORTH_A_TRY,
-    Plan,
-    blank_starts,
-    choose_move,
-    recorded,
-    report,
-    score_of,
-)
+from bmjax._initial import Point, best_subset, points_on, state_of
+from bmjax._moves import Surroundings, best_move
+from bmjax._optimum import SPARSE_RATES, End, Plan, best_fit, report, score_of
 from bmjax._options import checked
-from bmjax._passes import MaskedSums, Passes
+from bmjax._passes import MaskedPass, Passes
 from bmjax._result import Result, Uncertainty
-from bmjax._squares import Squares, residual_square, unit_scale
-from bmjax._steps import (
-    log_odds_of,
-    solve_normal_equations,
-    survivors,
-)
-from bmjax._subset import slab_at
+from bmjax._squares import Squares, residual_square
+from bmjax._steps import precision_of, solve_normal_equations, survivors, weights_and_rates
+from bmjax._threads import one_blas_thread
 from bmjax._types import State, Status, Totals
 from bmjax._uncertainty import uncertainty_of
 
 
 class _Step(NamedTuple):
-    """An EM iteration.
-
-    Attributes:
-        state: The state after it.
-        bound: Its bound.
-        masks: What the bound needs to know of the masks.
-    """
+    """An EM iteration: the state after it, and its bound."""
 
     state: State
     bound: Float[Array, ""]
-    masks: Masks
 
 
-@jax.jit
-def _m_step(totals: Totals, before: State, sums: MaskedSums, active: Bool[Array, " k"]) -> _Step:
-    """The M step over some features, at the masks that a pass has found with a state's parameters.
-
-    The sums are around the weights before, which are close: no square cancels.
-    """
-    n, old = totals.num_samples, before.weights
-    omega = sums.gram + jnp.diag(sums.variance)
-    held = jnp.where(active, old, 0)
-    target = sums.slope + sums.gram @ (old - held) - sums.variance * held
-    weights = jnp.where(active, held + solve_normal_equations(omega, target, active), 0)
-    around = Squares(sums.gram, old, sums.slope, sums.square, n)
-    sum_squares = residual_square(around, weights) + weights**2 @ sums.variance
-    masks = Masks(sums.kept / n, sums.left_out / n, sums.entropy)
-    log_odds = jnp.where(active, log_odds_of(masks.kept, masks.left_out), -jnp.inf)
-    precision = totals.noise_precision
-    if precision is None:
-        precision = 1 / jnp.maximum(sum_squares / n, totals.noise_floor)
-    state = before._replace(
-        weights=weights, log_odds=log_odds, noise_precision=precision, active=active
-    )
-    return _Step(state, bound_of(totals, state, sum_squares, masks), masks)
-
-
-@jax.jit
-def _survivors(totals: Totals, state: State, sums: MaskedSums) -> Bool[Array, " k"]:
-    return survivors(totals, state, sums.kept / totals.num_samples)
+def _m_step(totals: Totals, before: State, passed: MaskedPass, active: Bool[Array, " k"]) -> _Step:
+    """The M step over some features, at the masks that a pass has found."""
+    sums, n = passed.sums, totals.num_samples
+    state = weights_and_rates(totals, before, sums, active)
+    around = Squares(sums.gram, before.weights, sums.slope, sums.square, n)
+    sum_squares = residual_square(around, state.weights) + state.weights**2 @ sums.variance
+    state = state._replace(noise_precision=precision_of(totals, sum_squares / n))
+    masks = Masks(sums.kept / n, sums.left_out / n, passed.entropy)
+    return _Step(state, bound_of(totals, state, sum_squares, masks))
 
 
 @partial(jax.jit, static_argnames="solver")
@@ -138,72 +100,17 @@ def _advance(
     return _Lane(carry, monitor, num_steps, status)
 
 
-class _End(NamedTuple):
-    """A finished fit.
-
-    Attributes:
-        outcome: What came of it.
-        sums: Over the samples there, around `anchor`.
-        anchor: The weights that the masks were found with.
-        masks: What the bound needs to know of the masks.
-    """
-
-    outcome: _lane.Outcome
-    sums: MaskedSums
-    anchor: Float[Array, " k"]
-    masks: Masks
-
-
-def _one_fit(
-    passes: Passes,
-    totals: Totals,
-    options: _lane.Options,
-    solver: Accelerated,
-    state: State,
-    allowed: int,
-) -> _End:
-    """From a start to the end next to it, in so many iterations at most.
-
-    One more pass finds the sums there, for the moves.
-    """
-
-    def em(state: State) -> _Step:
-        sums = passes.masked(state)
-        return _m_step(totals, state, sums, _survivors(totals, state, sums))
-
-    most_steps = jnp.asarray(allowed // solver.iterations, jnp.int32)
-    lane = _begun(solver, passes, totals, state, most_steps)
-    while lane.status == Status.RUNNING:
-        first = em(lane.carry.state)
-        second = em(first.state)
-        third = em(_beyond(solver, lane.carry, first.state, second.state))
-        lane = _advance(
-            solver,
-            totals,
-            options.tolerance,
-            most_steps,
-            lane,
-            (first, second, third),
-        )
-    state, used = lane.carry.state, lane.num_steps * solver.iterations
-    while True:  # each time round prunes a feature
-        sums = passes.masked(state)
-        active = _survivors(totals, state, sums)
-        if bool((active == state.active).all()):
-            break
-        state = state._replace(active=active, weights=jnp.where(active, state.weights, 0))
-    end = _m_step(totals, state, sums, active)
-    outcome = _lane.ended(totals, end.state, end.bound, used, lane.status)
-    return _End(outcome, sums, state.weights, end.masks)
-
-
+@partial(jax.jit, static_argnames="solver")
 def _begun(
-    solver: Accelerated, passes: Passes, totals: Totals, state: State, most_steps: Int[Array, ""]
+    solver: Accelerated,
+    totals: Totals,
+    largest: Float[Array, " d"],
+    state: State,
+    most_steps: Int[Array, ""],
 ) -> _Lane:
     """A fit before its first cycle."""
     carry = solver.carry_at(state, jnp.zeros(0))
     sizes = jnp.sqrt(jnp.append(totals.mean_squares, totals.target_square))
-    largest = jnp.asarray(passes.largest)
     nothing, no = ~jnp.any(state.active), jnp.asarray(False)
     status = _lane.verdict(state, nothing, no, most_steps < 1)
     status = jnp.where(_lane.squares_lost(sizes, largest), Status.NON_FINITE, status)
@@ -211,44 +118,76 @@ def _begun(
     return _Lane(carry, monitor, jnp.zeros((), jnp.int32), status.astype(jnp.int32))
 
 
-@partial(jax.jit, static_argnames="rule_name")
-def _moved(
-    rule_name: str, totals: Totals, end: _End, rate: Float[Array, ""], rank: Int[Array, ""]
-) -> tuple[State, Float[Array, ""]]:
-    """The state after a move from a finished fit, and by how much the score rises."""
-    rule, state = criterion(rule_name, totals), end.outcome.state
-    sums, n, k = end.sums, totals.num_samples, len(totals.mean_squares)
-    active, whole = state.active, jnp.diagonal(sums.gram)
-    variance = jnp.where(active, sums.variance, 0)
-    features = jnp.arange(k, dtype=jnp.int32)
-    # The sums are around the weights that the masks were found with.
-    away = state.weights - end.anchor
-    around = Squares(sums.gram, end.anchor, sums.slope, sums.square, n)
-    slab = slab_at(
-        omega=sums.gram + jnp.diag(variance),
-        gram=jnp.where(active[:, None], sums.gram, 0),
-        features=jnp.where(active, features, k),
-        weights=state.weights,
-        slope=sums.slope - sums.gram @ away,
-        square=residual_square(around, state.weights) + state.weights**2 @ variance,
-        scale=unit_scale(whole),
-    )
-    move = choose_move(totals, rule, state, slab, end.masks, rank)
-    after = (active & (features != move.slot)) | (features == move.feature)
-    new = after & ~active
-    size = jnp.where(new, rate, 1)
-    sums = sums._replace(
-        gram=sums.gram * size[:, None] * size[None, :],
-        variance=jnp.where(new, rate * (1 - rate) * whole, sums.variance),
-        slope=sums.slope * size,
-        kept=jnp.where(new, rate * n, sums.kept),
-        left_out=jnp.where(new, (1 - rate) * n, sums.left_out),
-    )
-    before = state._replace(weights=end.anchor)
-    return _m_step(totals, before, sums, after).state, move.rise
+class Streamed:
+    """A dataset that is read block by block, to be fitted from its starts.
 
+    Args:
+        passes: The passes over its rows.
+        totals: What it comes to as a whole.
+        options: What was asked.
+        solver: How to step.
+    """
 
-_recorded = jax.jit(recorded)
+    def __init__(self, passes: Passes, totals: Totals, options: _lane.Options, solver: Accelerated):
+        self.totals, self.max_steps = totals, options.max_steps
+        self.iterations = solver.iterations
+        self._passes, self._tolerance, self._solver = passes, options.tolerance, solver
+
+    def start(self, point: Point, features: Int[Array, " k"]) -> State:
+        """The state before the first step from a point; masks are found by the first pass."""
+        del features
+        can_explain = (self.totals.mean_squares > 0) & (self.totals.target_square > 0)
+        return state_of(point, can_explain, self.totals.maskable, 0)
+
+    def fit(self, state: State, features: Int[Array, " k"], used: Int[Array, ""]) -> End:
+        """The end of the fit from a state; one more pass finds the sums there, for the moves."""
+        solver, totals = self._solver, self.totals
+        most_steps = np.asarray((self.max_steps - used) // solver.iterations, np.int32)
+        lane = _begun(solver, totals, self._passes.largest, state, most_steps)
+        while lane.status == Status.RUNNING:
+            first = self._em(jax.device_get(lane.carry.state))
+            second = self._em(first.state)
+            beyond = _beyond(solver, lane.carry, first.state, second.state)
+            cycle = first, second, self._em(jax.device_get(beyond))
+            lane = _advance(solver, totals, self._tolerance, most_steps, lane, cycle)
+        lane = jax.device_get(lane)
+        state, steps = lane.carry.state, lane.num_steps * solver.iterations
+        while True:  # each time round prunes a feature
+            passed = self._passes.masked(state)
+            active = self._survivors(state, passed)
+            if (active == state.active).all():
+                break
+            state = state._replace(active=active, weights=np.where(active, state.weights, 0))
+        end = _m_step(totals, state, passed, active)
+        outcome = _lane.ended(totals, end.state, end.bound, steps, lane.status)
+        sums = passed.sums
+        around = Surroundings(
+            anchor=state.weights,
+            sums=sums,
+            with_all=sums.gram,
+            slope=sums.slope,
+            squares=np.diagonal(sums.gram),
+            entropy=passed.entropy,
+        )
+        return End(outcome, features, extra=around)
+
+    def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
+        """The score of a finished fit; -inf where it has none."""
+        return score_of(rule, self.totals, end.outcome)
+
+    def move(
+        self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
+    ) -> tuple[State, Int[Array, " k"], Float[Array, ""]]:
+        """The state after the best single move from an end, its features, and the rise."""
+        state, around = end.outcome.state, end.extra
+        return best_move(self.totals, rule, state, end.features, around, rate, rank)
+
+    def _em(self, state: State) -> _Step:
+        passed = self._passes.masked(state)
+        return _m_step(self.totals, state, passed, self._survivors(state, passed))
+
+    def _survivors(self, state: State, passed: MaskedPass) -> Bool[Array, " k"]:
+        return survivors(self.totals, state, passed.sums.kept / self.totals.num_samples)
 
 
 def _best(
@@ -260,67 +199,29 @@ def _best(
 ) -> Result:
     """The best of all starts and moves, in the units that the fit is made in."""
     k = len(passes.largest) - 1
-    raw = passes.plain(jnp.zeros(k))
+    raw = passes.plain(np.zeros(k))
     totals = _totals(passes, options, raw)
-    anchor = solve_normal_equations(raw.gram, raw.slope, jnp.ones(k, bool))
+    anchor = solve_normal_equations(raw.gram, raw.slope, np.ones(k, bool))
     sums = passes.plain(anchor)
     rule = criterion(plan.criterion, totals)
-    can_explain = (totals.mean_squares > 0) & (totals.target_square > 0)
-    starts = [
-        state_of(point, can_explain, totals.maskable, 0)
-        for point in _points(totals, options, plan, rule, sums)
-    ]
-    features, record = jnp.arange(k, dtype=jnp.int32), blank_starts(plan.fits, k, jnp.float64)
-    best, highest, failures, used, max_steps = None, -np.inf, 0, 0, int(options.max_steps)
-    number = 0
-    while True:
-        if number < plan.starts:
-            state = starts[number]
-        else:
-            assert best is not None
-            rank, rate = divmod(failures, len(ADDED_RATES))
-            state, rise = _moved(
-                plan.criterion, totals, best, jnp.asarray(ADDED_RATES[rate]), jnp.int32(rank)
-            )
-            record = record._replace(next_rise=rise)
-            if not rise > WORTH_A_TRY or number == plan.fits:
-                break
-        # A search that was cut short says so, even if its best fit had converged.
-        if best is not None and used + solver.iterations > max_steps:
-            status = jnp.int32(Status.MAX_STEPS)
-            best = best._replace(outcome=best.outcome._replace(status=status))
-            break
-        end = _one_fit(passes, totals, options, solver, state, max_steps - used)
-        there = end.outcome
-        used += int(there.num_steps)
-        value = float(score_of(rule, totals, there))
-        slack = float(bound_slack(totals, jnp.asarray(highest)))
-        improved = best is None or value > highest + max(LEAST_RISE, slack)
-        failures = 0 if improved or number < plan.starts else failures + 1
-        if improved:
-            best, highest = end, value
-        chosen = jnp.int32(number) if improved else record.best
-        record = _recorded(record, jnp.int32(number), there, features, jnp.asarray(value), chosen)
-        number += 1
-        if number == plan.starts and plan.moves == 0:
-            break
-    assert best is not None  # there is at least one start
-    certain = _uncertainty(passes, totals, raw.gram, sums, best) if with_uncertainty else None
-    return report(best.outcome, features, record, certain)
+    starts = _points(totals, options, plan, rule, sums)
+    end, record = best_fit(Streamed(passes, totals, options, solver), plan, starts, k)
+    certain = _uncertainty(passes, totals, raw.gram, sums, end) if with_uncertainty else None
+    return report(end, record, certain)
 
 
 def _totals(passes: Passes, options: _lane.Options, raw: Squares) -> Totals:
     """What the dataset comes to as a whole."""
     n, k = raw.samples, len(raw.anchor)
-    unmasked = jnp.zeros(k, bool)
+    unmasked = np.zeros(k, bool)
     if options.unmasked is not None:
-        unmasked = unmasked.at[: len(options.unmasked)].set(options.unmasked)
+        unmasked[: len(options.unmasked)] = options.unmasked
     if passes.intercept:
-        unmasked = unmasked.at[-1].set(True)
+        unmasked[-1] = True
     return Totals(
         num_samples=n,
-        num_rows=jnp.asarray(passes.rows, jnp.int32),
-        mean_squares=jnp.diagonal(raw.gram) / n,
+        num_rows=np.asarray(passes.rows, np.int32),
+        mean_squares=np.diagonal(raw.gram) / n,
         target_square=raw.square / n,
         maskable=~unmasked,
         noise_precision=options.noise_precision,
@@ -330,44 +231,43 @@ def _totals(passes: Passes, options: _lane.Options, raw: Squares) -> Totals:
 
 def _points(
     totals: Totals, options: _lane.Options, plan: Plan, rule: Criterion, sums: Squares
-) -> list[Point]:
+) -> Point:
     """Where the starts are, those from the best subset first, as for `fit`."""
     n, k = totals.num_samples, len(sums.anchor)
     points = []
     if plan.sparse:
-        rates = jnp.asarray(SPARSE_RATES[: plan.sparse])
+        rates = np.asarray(SPARSE_RATES[: plan.sparse])
         support, weights = best_subset(totals, rule, sums)
         square = residual_square(sums, weights) / n
-        both = points_on(totals, rates, support, weights, square)
-        points = [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(plan.sparse)]
+        points.append(points_on(totals, rates, support, weights, square))
     for row in options.rates:
-        rates = jnp.ones(k).at[: len(row)].set(row)
-        rates = jnp.where(totals.maskable, rates, 1)
+        rates = np.ones(k)
+        rates[: len(row)] = row
+        rates = np.where(totals.maskable, rates, 1)
         weights = solve_normal_equations(sums.gram, sums.slope + sums.gram @ sums.anchor, rates > 0)
         square = residual_square(sums, weights) / n
-        points.append(Point(rates, weights, precision_of(totals, square)))
-    return points
+        one = Point(rates, weights, precision_of(totals, square))
+        points.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], one))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *points)
 
 
 def _uncertainty(
-    passes: Passes, totals: Totals, gram: Float[Array, "k k"], sums: Squares, best: _End
+    passes: Passes, totals: Totals, gram: Float[Array, "k k"], sums: Squares, end: End
 ) -> Uncertainty:
-    state = best.outcome.state
-    covariance = gram / totals.num_samples - jnp.outer(passes.mean, passes.mean)
-    spread = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance), 0))
+    state = end.outcome.state
+    covariance = gram / totals.num_samples - np.outer(passes.mean, passes.mean)
+    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0))
     # What is left of a constant column is rounding.
-    spread = jnp.where(
-        spread > DUST * jnp.finfo(spread.dtype).eps * jnp.abs(passes.mean), spread, 0
-    )
-    unit = jnp.where(spread > 0, 1 / jnp.where(spread > 0, spread, 1), 0)
+    spread = np.where(spread > DUST * np.finfo(spread.dtype).eps * np.abs(passes.mean), spread, 0)
+    unit = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0)
     return uncertainty_of(
         totals,
         state,
-        jnp.arange(len(gram), dtype=jnp.int32),
-        omega=best.sums.gram + jnp.diag(best.sums.variance),
+        end.features,
+        omega=end.extra.sums.omega,
         gram=gram,
-        left=lambda: residual_square(sums, jnp.where(state.active, state.coef, 0)),
-        correlation=jnp.clip(covariance * unit[:, None] * unit[None, :], -1, 1),
+        left=lambda: residual_square(sums, np.where(state.active, state.coef, 0)),
+        correlation=np.clip(covariance * unit[:, None] * unit[None, :], -1, 1),
     )
 
 
@@ -449,7 +349,8 @@ def fit_stream(
         )
         passes = Passes(source, frame)
         assert isinstance(solver, Accelerated)
-        result = _best(passes, options, solver, plan, wanted)
-        result = leave(frame, passes.units, result)
-        result = jax.tree.map(np.asarray, result)
+        options = jax.device_get(options)
+        with np.errstate(all="ignore"), one_blas_thread():
+            result = _best(passes, options, solver, plan, wanted)
+            result = leave(frame, passes.units, result, np)
     return jax.tree.map(jnp.asarray, result)  # in the type that the caller's JAX has

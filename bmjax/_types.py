@@ -96,7 +96,15 @@ class Problem(NamedTuple):
     @property
     def mean_squares(self) -> Float[Array, " k"]:
         """Mean square of each feature."""
-        return self.mean(self.X**2)
+        return self.squares / self.num_samples
+
+    @property
+    def squares(self) -> Float[Array, " k"]:
+        """Sum of squares of each feature."""
+        if isinstance(self.X, np.ndarray):  # without an array of the size of X
+            counted = self.X if self.sample_weights is None else self.weighted(self.X)
+            return np.einsum("kn,kn->k", counted, self.X)
+        return self.total(self.X**2)
 
     @property
     def target_square(self) -> Float[Array, ""]:

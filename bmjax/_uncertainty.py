@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from bmjax._arrays import Array, namespace
 from bmjax._frame import DUST, centred
 from bmjax._result import Uncertainty
-from bmjax._steps import inverse_over, moments
+from bmjax._steps import inverse_over, masked_sums
 from bmjax._types import Problem, State, Totals
 from bmjax._working_set import gathered
 
@@ -33,12 +33,13 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
     """
     xp = namespace(problem)
     part = gathered(problem, features)
+    sums, _ = masked_sums(part, state, part.y)
     coef = xp.where(state.active, state.coef, 0)
     return uncertainty_of(
         part,
         state,
         features,
-        omega=moments(part, state).omega,
+        omega=sums.omega,
         gram=part.weighted(part.X) @ part.X.T,
         left=lambda: part.total((part.y - coef @ part.X) ** 2),
         correlation=correlation(part, problem),

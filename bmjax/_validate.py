@@ -305,7 +305,7 @@ def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
     array = _real(name, value)
     if array.shape not in ((), (k,)):
         raise ValueError(f"{name} has shape {array.shape}, wanted a number or ({k},).")
-    return jnp.broadcast_to(_finite(name, array, dtype), (k,))
+    return _broadcast(_finite(name, array, dtype), (k,))
 
 
 def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
@@ -339,7 +339,7 @@ def rate_rows(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
     array = _finite(name, array, dtype)
     if _known(array) and not np.all((np.asarray(array) >= 0) & (np.asarray(array) <= 1)):
         raise ValueError(f"{name} is {value}; an inclusion rate lies between 0 and 1.")
-    return jnp.broadcast_to(array, (len(array), k))
+    return _broadcast(array, (len(array), k))
 
 
 def number(
@@ -419,6 +419,13 @@ def _real(name: str, value: Any) -> Any:
         # Integers would wrap around once squared. Host arrays go through float64.
         value = value.astype(jnp.result_type(float) if isinstance(value, jax.Array) else float)
     return value
+
+
+def _broadcast(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """An array of a shape; on the host where its values are known, so that nothing is compiled."""
+    if _known(array):
+        return jnp.asarray(np.broadcast_to(np.asarray(array), shape))
+    return jnp.broadcast_to(array, shape)
 
 
 def _finite(name: str, array: Any, dtype: Any) -> jax.Array:
