@@ -252,6 +252,8 @@ def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
         xp: The namespace of its arrays, `jax.numpy` or `numpy`.
     """
     k = units.center.shape[-1]
+    if frame.plain and result.coef.shape[-1] == k:
+        return result
     to_user = units.y_scale / units.scale
     coef = result.coef[:k] * to_user
     intercept = result.intercept
@@ -302,17 +304,19 @@ def _of_user(
 ) -> Uncertainty:
     """The same of the user's features, the feature of ones after them as the level of y."""
     k = units.center.shape[-1]
-    features, correlation = uncertainty.features, uncertainty.correlation[:, :k]
-    # The feature of ones has number k and comes last; features beyond it are none.
-    order = xp.argsort(xp.where(features == k, 1, 0), stable=True)
-    size = xp.where(features < k, to_user[xp.minimum(features, k - 1)], units.y_scale)[order]
+    features, level = uncertainty.features, int(frame.intercept)
+    # The feature of ones has number k and comes last; slots beyond the user's features are none.
+    order = xp.argsort(xp.where(features == k, 2**30, features), stable=True)
+    count = min(len(features) - level, k)
+    rows = order[:count]
+    both = xp.concatenate([rows, order[len(order) - level :]])
+    size = xp.where(features < k, to_user[xp.minimum(features, k - 1)], units.y_scale)[both]
     by_size = size[:, None] * size[None, :]
-    count = len(features) - int(frame.intercept)
     return Uncertainty(
-        features=features[order][:count],
-        by_slot=uncertainty.by_slot[order][:, order] * by_size,
-        by_slot_given_masks=uncertainty.by_slot_given_masks[order][:, order] * by_size,
-        correlation=correlation[order][:count],
+        features=features[rows],
+        by_slot=uncertainty.by_slot[both][:, both] * by_size,
+        by_slot_given_masks=uncertainty.by_slot_given_masks[both][:, both] * by_size,
+        correlation=uncertainty.correlation[rows, :k],
     )
 
 

@@ -247,7 +247,7 @@ class EG:
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
         residual = _steps.residual(problem, state)
-        state = _steps.sweep(problem, state, residual, self.sweeps, skip_pruned=True)
+        state, _ = _steps.sweep(problem, state, residual, self.sweeps, skip_pruned=True)
         return _steps.prune(problem, state)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import bmjax
-from bmjax import Status, _optimum
+from bmjax import Status
 from bmjax._criterion import criterion, score
+from bmjax._moves import best_move, surroundings
 from bmjax._result import Starts
 from tests.helpers import lane, normal_design, plain_fit, uniform_design
 
@@ -45,7 +46,8 @@ def test_the_best_move_is_that_of_brute_force(seed):
         moved = bmjax.m_step(problem, moved)
         rises.append(score(rule, problem, moved, bmjax.lower_bound(problem, moved)) - here)
     features = jnp.arange(k, dtype=jnp.int32)
-    moved, _, rise = _optimum.best_move(problem, rule, state, features, jnp.asarray(1.0))
+    around = surroundings(problem, state, features)
+    moved, _, rise = best_move(problem, rule, state, features, around, jnp.asarray(1.0))
     np.testing.assert_allclose(rise, max(rises), atol=1e-9)
     np.testing.assert_array_equal(moved.active, after[int(np.argmax(rises))])
     np.testing.assert_allclose(

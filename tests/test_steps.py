@@ -8,13 +8,14 @@ import pytest
 
 import bmjax
 from benchmarks import reference
-from bmjax import _steps
+from bmjax import _steps, _working_set
 from bmjax._gradient import (
     Parameters,
     cap_inclusion_update,
     paper_optimizer,
     precondition_by_reparametrization,
 )
+from bmjax._working_set import gathered, slots_for, taken
 from tests.helpers import for_reference, lane, same_bits, some_state, spread
 
 SEEDS = range(4)
@@ -265,32 +266,45 @@ def test_carry_is_stable(solver, dtype):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("count", [70, 39, 8, 1, 0])
-def test_an_iteration_of_few_active_features(count, weighted, monkeypatch):
-    """Made without a look at the others, it is the one made with all of them, also in a lane."""
-    problem, state = some_state(3, n=150, k=70)
+@pytest.mark.parametrize("count", [60, 8, 1, 0])
+def test_an_iteration_of_the_features_in_slots(count, weighted):
+    """Made on a few slots, it is the one made on all features, also in a lane."""
+    k, slots = 70, 64
+    problem, state = some_state(3, n=150, k=k)
     rng = np.random.default_rng(count)
-    active = jnp.zeros(70, bool).at[rng.permutation(70)[:count]].set(True)
+    active = jnp.zeros(k, bool).at[rng.permutation(k)[:count]].set(True)
     state = _steps.restrict(state, active & state.active)
     # One that is pruned in this very iteration, and one that would be if it could be masked.
     low = jnp.flatnonzero(state.active, size=2, fill_value=0)
     state = state._replace(log_odds=state.log_odds.at[low].set(-60))
-    problem = problem._replace(unmasked=jnp.zeros(70, bool).at[low[1]].set(count > 1))
+    problem = problem._replace(unmasked=jnp.zeros(k, bool).at[low[1]].set(count > 1))
     if weighted:
         problem = problem._replace(sample_weights=jnp.asarray(rng.integers(0, 3, 150), float))
+    features = slots_for(state.active, slots)
+    part = gathered(problem, features)
+    of_slots = state._replace(
+        mask_mean=taken(state.mask_mean, features),
+        weights=taken(state.weights, features),
+        log_odds=jnp.where(features < k, taken(state.log_odds, features), -jnp.inf),
+        active=taken(state.active, features),
+    )
 
-    def iterate(state):
+    def iterate(problem, state):
         return _steps.em_iteration(problem, state, _steps.residual(problem, state), 1)
 
-    few = iterate(state)
-    in_a_lane = jax.tree.map(
-        lambda leaf: leaf[0], jax.vmap(iterate)(jax.tree.map(lambda leaf: leaf[None], state))
-    )
-    monkeypatch.setattr(_steps, "_FEWEST", 1000)
-    whole = iterate(state)
-    assert whole[0].active.sum() == max(int(state.active.sum()) - 1, 0)
-    for found in (few, in_a_lane):
-        # The masks of pruned features are left as they are.
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), found, whole
+    whole, left = iterate(problem, state)
+    assert whole.active.sum() == max(int(state.active.sum()) - 1, 0)
+    one_lane = jax.tree.map(lambda leaf: leaf[None], of_slots)
+    in_a_lane = jax.vmap(lambda state: iterate(part, state))(one_lane)
+    for few, few_left in (iterate(part, of_slots), lane(in_a_lane, 0)):
+        close = {"rtol": 1e-9, "atol": 1e-11}
+        np.testing.assert_array_equal(_working_set.spread(few.active, features, k), whole.active)
+        np.testing.assert_allclose(
+            _working_set.spread(few.weights, features, k), whole.weights, **close
         )
+        np.testing.assert_allclose(
+            _working_set.spread(few.inclusion, features, k), whole.inclusion, **close
+        )
+        np.testing.assert_allclose(few.noise_precision, whole.noise_precision, **close)
+        np.testing.assert_allclose(few_left.residual, left.residual, **close)
+        np.testing.assert_allclose(few_left.sum_squares, left.sum_squares, **close)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import bmjax
-from bmjax import Status, _optimum, _steps, _stream
+from bmjax import Status, _steps, _stream
 from bmjax._blocks import Blocks
 from bmjax._criterion import criterion
 from bmjax._frame import Frame
+from bmjax._moves import Surroundings, best_move, surroundings
 from bmjax._passes import Passes
 from bmjax._types import Totals
 from tests.helpers import normal_design, uniform_design
@@ -113,39 +114,43 @@ def some_fit(data):
 
 def test_sums_and_steps_are_those_in_memory(data):
     problem, totals, state = some_fit(data)
-    sums = Passes(Blocks(data, ROWS), Frame()).masked(state)
-    moments = _steps.moments(problem, state)
+    problem, totals, state = jax.device_get((problem, totals, state))
+    passed = Passes(Blocks(data, ROWS), Frame()).masked(state)
     left = _steps.residual(problem, state)
+    sums, _ = _steps.masked_sums(problem, state, left)
     on = np.asarray(state.active)
     # The masks of the pass rest within 1e-4 of the noise level.
     close = {"rtol": 1e-4, "atol": 1e-3}
-    omega = sums.gram + jnp.diag(sums.variance)
-    np.testing.assert_allclose(omega[on][:, on], moments.omega[on][:, on], **close)
-    np.testing.assert_allclose(sums.slope[on], (moments.masked @ left)[on], **close)
-    np.testing.assert_allclose(sums.square, left @ left, **close)
-    np.testing.assert_allclose(sums.kept[on], len(left) * moments.kept[on], **close)
+    np.testing.assert_allclose(passed.sums.omega[on][:, on], sums.omega[on][:, on], **close)
+    np.testing.assert_allclose(passed.sums.slope[on], sums.slope[on], **close)
+    np.testing.assert_allclose(passed.sums.square, left @ left, **close)
+    np.testing.assert_allclose(passed.sums.kept[on], sums.kept[on], **close)
     # The feature that is pruned is there as it is.
-    np.testing.assert_allclose(sums.gram[2, 2], jnp.sum(problem.X[2] ** 2))
-    np.testing.assert_allclose(sums.slope[2], problem.X[2] @ left, **close)
+    np.testing.assert_allclose(passed.sums.gram[2, 2], np.sum(problem.X[2] ** 2))
+    np.testing.assert_allclose(passed.sums.slope[2], problem.X[2] @ left, **close)
 
-    there = _stream._m_step(totals, state, sums, state.active)
+    there = _stream._m_step(totals, state, passed, state.active)
     here = bmjax.m_step(problem, state)
     np.testing.assert_allclose(there.state.weights, here.weights, atol=1e-4)
     np.testing.assert_allclose(there.state.inclusion, here.inclusion, atol=1e-5)
     np.testing.assert_allclose(there.state.noise_precision, here.noise_precision, rtol=1e-5)
     np.testing.assert_allclose(there.bound, bmjax.lower_bound(problem, here), atol=1e-3)
 
-    end = _stream._End(
-        bmjax._lane.Outcome(there.state, there.bound, jnp.int32(0), jnp.int32(0)),
-        sums,
+    features = np.arange(K, dtype=np.int32)
+    around = Surroundings(
         state.weights,
-        there.masks,
+        passed.sums,
+        passed.sums.gram,
+        passed.sums.slope,
+        np.diagonal(passed.sums.gram),
+        passed.entropy,
     )
-    rate = jnp.asarray(0.5)
+    in_memory = surroundings(problem, here, features)
     rule = criterion("learned", problem)
     for rank in (0, 1, 2):
-        moved, rise = _stream._moved("learned", totals, end, rate, jnp.int32(rank))
-        wanted, wanted_rise = _optimum.best_move(problem, rule, here, rate, rank)
+        rate = np.asarray(0.5)
+        moved, _, rise = best_move(totals, rule, there.state, features, around, rate, rank)
+        wanted, _, wanted_rise = best_move(problem, rule, here, features, in_memory, rate, rank)
         np.testing.assert_allclose(rise, wanted_rise, atol=1e-3)
         np.testing.assert_array_equal(moved.active, wanted.active)
         np.testing.assert_allclose(moved.weights, wanted.weights, atol=1e-3)
