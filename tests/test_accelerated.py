@@ -46,6 +46,16 @@ def test_a_geometric_course_is_followed_to_its_limit():
     np.testing.assert_allclose(beyond.log_odds, LIMIT, rtol=1e-10)
 
 
+@pytest.mark.parametrize(("idle", "goes_on"), [(20, True), (100, False)])
+def test_extrapolation_goes_on_where_the_bound_shows_no_rise(idle, goes_on):
+    """On tall data float32 shows none while there is still some way to go, but not for ever."""
+    carry, first, second = three_states()
+    progress = carry.progress._replace(num_steps=jnp.asarray(idle, jnp.int32))
+    beyond = SOLVER.beyond(carry._replace(progress=progress), first, second)
+    expected = LIMIT if goes_on else second.log_odds
+    np.testing.assert_allclose(beyond.log_odds, expected, rtol=1e-10)
+
+
 def test_a_disturbed_course_is_judged_by_the_landmark():
     """What the last jump stirred up hides the course from moves side by side, not from afar."""
     carry, first, second = three_states(disturbance=-5e-4)

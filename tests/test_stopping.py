@@ -1,5 +1,6 @@
 """The stopping rule: free of n and of scales, never fooled by a drift, honest at the end."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -117,6 +118,33 @@ def test_drifting_feature_is_not_converged_whatever_n(n, dtype):
     if n == 100_000:
         assert step < 1e-5  # a rule on the last step would have called this converged
     assert late[-1] < late[20]
+
+
+def test_rest_to_rounding_is_rest_on_tall_data_and_a_drift_is_not():
+    """float32, n = 1e6: the usual drift of an idle feature is lost in the rounding of a step."""
+    problem, state = some_state(0, dtype=np.float32)
+    ones = jnp.ones(5, jnp.float32)
+    state = state._replace(active=ones > 0, log_odds=0 * ones, weights=ones)
+    problem = problem._replace(sample_weights=jnp.full(30, 1e6 / 30, jnp.float32))
+    eps, tolerance = float(jnp.finfo(jnp.float32).eps), jnp.asarray(1e-3, jnp.float32)
+    observe = jax.jit(_stopping.observe)
+
+    def ever_converges(log_odds_a_step):
+        monitor, before = _stopping.start(problem, state), state
+        for step in range(1, 200):
+            at = jnp.asarray(step * log_odds_a_step, jnp.float32)
+            after = before._replace(log_odds=state.log_odds.at[0].set(at))
+            monitor, converged = observe(
+                problem, monitor, before, after, jnp.asarray(step, jnp.int32), tolerance
+            )
+            if converged:
+                return True
+            before = after
+        return False
+
+    assert ever_converges(0.0)
+    assert ever_converges(-2 * eps)
+    assert not ever_converges(-40 * eps)
 
 
 def test_hundred_thousand_samples_to_the_end(dtype):
