@@ -8,9 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ARDRegression, LassoCV
 
 
-def lasso_cv(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def lasso_cv(X: np.ndarray, y: np.ndarray, intercept: bool = False) -> np.ndarray:
     """scikit-learn's Lasso with ten-fold cross-validation."""
-    return _coef(LassoCV(cv=10, fit_intercept=False), X, y)
+    return _coef(LassoCV(cv=10, fit_intercept=intercept), X, y)
 
 
 def ard(X: np.ndarray, y: np.ndarray, threshold: float = 10_000.0) -> np.ndarray:
@@ -18,11 +18,14 @@ def ard(X: np.ndarray, y: np.ndarray, threshold: float = 10_000.0) -> np.ndarray
     return _coef(ARDRegression(threshold_lambda=threshold, fit_intercept=False), X, y)
 
 
-def abess(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Best subset by BIC, by the splicing algorithm of abess."""
+def abess(
+    X: np.ndarray, y: np.ndarray, criterion: str = "bic", intercept: bool = False, **options: Any
+) -> np.ndarray:
+    """Best subset by BIC or another criterion, by the splicing algorithm of abess."""
     from abess.linear import LinearRegression
 
-    return _coef(LinearRegression(ic_type="bic", fit_intercept=False, thread=1), X, y)
+    model = LinearRegression(ic_type=criterion, fit_intercept=intercept, thread=1, **options)
+    return _coef(model, X, y)
 
 
 def _coef(model: Any, X: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -17,7 +17,18 @@ import pandas as pd  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 from benchmarks import command, report  # noqa: E402
-from benchmarks.speed import floors, gpu, pictures, rivals  # noqa: E402
+from benchmarks.speed import (  # noqa: E402
+    first_call,
+    floors,
+    gpu,
+    loops,
+    pictures,
+    rivals,
+    shapes,
+    shared,
+    tall,
+    wide,
+)
 
 SECTIONS = {
     "reference": rivals.against_reference,
@@ -26,7 +37,13 @@ SECTIONS = {
     "precisions": rivals.precisions,
     "floors": floors.floors,
     "growth": floors.growth,
-    "first_call": floors.first_call,
+    "first_call": first_call.first_call,
+    "wide": wide.wide,
+    "wide_memory": wide.wide_memory,
+    "tall": tall.tall,
+    "shared_design": shared.shared_design,
+    "loops": loops.loops,
+    "shapes": shapes.shapes,
     "gpu": gpu.gpu,
 }
 

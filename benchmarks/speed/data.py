@@ -1,6 +1,7 @@
 """The datasets of the speed benchmark, seeded, made on the host, and the F1 of pruning."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from bmjax import metrics
 # One fit from one start, which is what the rivals' algorithms do too.
 plain_fit = partial(bmjax.fit, initial_inclusion=0.5)
 plain_fit_batch = partial(bmjax.fit_batch, initial_inclusion=0.5)
+# The effects of a design of few real features among many, in noise of variance 1.
+EFFECTS = (3, -2, 1.5, 1, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6)
 
 
 def two_features(b: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -31,6 +34,30 @@ def uniform_design(
         row[rng.permutation(k)[: k // 2]] = 0
     noise = rng.normal(size=(b, n)) * np.sqrt(0.2)
     return X, np.einsum("bnk,bk->bn", X, weights) + noise, weights
+
+
+def normal_design(
+    shape: tuple[int, ...], seed: int, dtype: Any = np.float64, targets: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Normal features, of which ten act, or half of them if that is fewer; noise 1.
+
+    Args:
+        shape: Of X, (n, k) or (b, n, k).
+        seed: What to draw from.
+        dtype: Of X and y. X is drawn in it, so that no copy adds to the memory taken.
+        targets: How many y share an X (n, k). Default: one, of shape (n,).
+
+    Returns:
+        X, y and the effects.
+    """
+    rng = np.random.default_rng([seed, *shape])
+    X = rng.standard_normal(shape, dtype=dtype)
+    effects = np.zeros((*(shape[:-2] if targets is None else (targets,)), shape[-1]), dtype)
+    some = EFFECTS[: shape[-1] // 2]
+    for row in effects.reshape(-1, shape[-1]):
+        row[rng.permutation(shape[-1])[: len(some)]] = some
+    y = (X @ effects[..., None])[..., 0] if targets is None else effects @ X.T
+    return X, y + rng.standard_normal(y.shape, dtype=dtype), effects
 
 
 def f1_of_pruning(kept: np.ndarray, weights: np.ndarray) -> np.ndarray:

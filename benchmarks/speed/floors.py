@@ -1,9 +1,6 @@
 """A step against the least work it could be, on one thread, and where time and memory grow to."""
 
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from typing import Any
 
@@ -132,41 +129,3 @@ def one_case(k: int, n: int, b: int) -> tuple[float, float]:
     jax.block_until_ready(run())
     spent = time.perf_counter() - begin
     return spent, 1e6 * peak_memory()
-
-
-def first_call(quick: bool) -> list[dict[str, Any]]:
-    """A process that imports, compiles and fits once, without and with a persistent cache."""
-    program = (
-        "import time; a = time.perf_counter(); import numpy as np, bmjax; b = time.perf_counter();"
-        "X = np.random.default_rng(0).normal(size=(200, 10)); r = bmjax.fit(X, X[:, 0]);"
-        "r.coef.block_until_ready(); c = time.perf_counter(); r = bmjax.fit(X, X[:, 1]);"
-        "r.coef.block_until_ready(); print(b - a, c - b, time.perf_counter() - c)"
-    )
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        cached = {
-            **os.environ,
-            "JAX_COMPILATION_CACHE_DIR": folder,
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
-        for name, variables in [
-            ("no cache", dict(os.environ)),
-            ("filling the cache", cached),
-            ("from the cache", cached),
-        ]:
-            words = [
-                subprocess.run(
-                    [sys.executable, "-c", program],
-                    env=variables,
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                    timeout=300,
-                ).stdout.split()
-                for _ in range(1 if name == "filling the cache" or quick else 3)
-            ]
-            load, first, second = np.median(np.array(words, float), axis=0)
-            rows.append(
-                {"case": name, "import s": load, "first fit s": first, "next fit s": second}
-            )
-    return rows

@@ -7,11 +7,10 @@ from matplotlib.figure import Figure
 def _estimators(table: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(10, 4), layout="constrained")
     (time, quality) = figure.subplots(1, 2)
-    names = ["fit_batch"] + [c.removesuffix(" ratio") for c in table if c.endswith(" ratio")]
-    for name, style in zip(names, ("o-k", "s--", "^:", "d-."), strict=True):
+    names = [c.removesuffix(" ms") for c in table if c.endswith(" ms")]
+    for name, style in zip(names, ("o-k", "v-", "s--", "^:", "d-."), strict=True):
         time.loglog(table["k"], table[f"{name} ms"], style, label=name)
-        f1 = table["F1"] if name == "fit_batch" else table[f"{name} F1"]
-        quality.semilogx(table["k"], f1, style, label=name)
+        quality.semilogx(table["k"], table[f"{name} F1"], style, label=name)
     for axes, label in ((time, "milliseconds per dataset"), (quality, "F1 of pruning")):
         axes.set_xlabel("features k (n = 20 k)")
         axes.set_ylabel(label)
