@@ -56,6 +56,10 @@ class Programs:
         if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
             return whole(*arguments)
         key = function, tuple(static.items()), _signature(arguments), Settings.here()
+        try:
+            hash(key)
+        except TypeError:  # a user's function that cannot be told from another
+            return jax.jit(whole, compiler_options=options)(*arguments)
         with self._lock:
             program = self._kept.pop(key, None)
             if program is None:
@@ -73,7 +77,7 @@ class Programs:
 def _signature(arguments: Any) -> Any:
     leaves, structure = jax.tree.flatten(arguments)
     kinds = (
-        (np.shape(leaf), np.dtype(leaf.dtype).str, getattr(leaf, "sharding", None))
+        (np.shape(leaf), str(leaf.dtype), getattr(leaf, "sharding", None))
         for leaf in leaves
     )
     return structure, tuple(kinds)

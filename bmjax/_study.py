@@ -25,6 +25,7 @@ from bmjax._checkpoint import open_checkpoint
 from bmjax._clock import Spent, timed
 from bmjax._loop import one_by_one
 from bmjax._outcomes import Outcomes, Study
+from bmjax._programs import PROGRAMS
 from bmjax.simulate import Dataset
 
 _CHUNK_BYTES = 2**26
@@ -139,7 +140,7 @@ def monte_carlo(
     else:
         size = min(_validate.count("chunk", chunk, low=1), repeats)
     spread = _Spread(_devices.checked(mesh), size)
-    draw = spread.over_rows(lambda i: simulate(jax.random.fold_in(key, i)))
+    draw = spread.over_rows(_Draw(simulate), key)
     runners = {name: _runner(name, method, shapes, spread) for name, method in asked.items()}
 
     kept = None
@@ -254,6 +255,9 @@ def _unpacked(arrays: Mapping[str, np.ndarray], names: Mapping[str, Any]) -> _Ch
     return _Chunk(arrays["truth"], found, seconds)
 
 
+_OverRows = Callable[[Any, int], Any]
+"""From the rows of a chunk, and how many of them are real, to what a function makes of each."""
+
 _Run = Callable[[Dataset, int, int], _Found]
 """From a chunk of datasets, the number of its first one, and how many of it are real."""
 
@@ -266,18 +270,31 @@ class _Spread:
         self.deal = _devices.Deal(-(-size // devices), devices)
         self._mesh = mesh
 
-    def over_rows(self, function: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """A function of one dataset as one of the rows of a chunk, of which so many are real."""
-        run = _one_by_one(function, self.deal.slots)
+    def over_rows(self, function: Callable[..., Any], shared: Any = None) -> _OverRows:
+        """A function of one dataset as one of the rows of a chunk, of which so many are real.
+
+        Args:
+            function: From what all rows share and a row to a pytree of arrays. Equal ones are
+                compiled once, also by another study.
+            shared: Arrays that all rows share.
+        """
+        static = {"function": function, "size": self.deal.slots}
         mesh = self._mesh
         if mesh is None:
-            compiled = jax.jit(run)
-            return lambda rows, count: compiled(rows, jnp.asarray(count, jnp.int32))
-        everywhere = jax.jit(_devices.spread(lambda rows, _, count: run(rows, count), mesh))
+
+            def on_one(rows: Any, count: int) -> Any:
+                number = np.asarray(count, np.int32)
+                return PROGRAMS.call(_each_row, rows, shared, number, static=static)
+
+            return on_one
 
         def on_all(rows: Any, count: int) -> Any:
             rows = jax.tree.map(lambda leaf: _devices.split(mesh, leaf), rows)
-            return everywhere(rows, None, _devices.split(mesh, self.deal.counts(count)))
+            counts = _devices.split(mesh, self.deal.counts(count))
+            whole = _devices.everywhere(mesh, shared)
+            return PROGRAMS.call(
+                _each_row_spread, rows, whole, counts, static={**static, "mesh": mesh}
+            )
 
         return on_all
 
@@ -298,13 +315,12 @@ def _runner(name: str, method: Method, shapes: Dataset, spread: _Spread) -> _Run
     k = shapes.X.shape[-1]
     function = method.function
 
-    def one(X: Any, y: Any) -> _Found:
-        return _read(function(X, y), (k,))
+    one = partial(_Estimate(function, k), None)
 
     if method.takes == "a traced dataset":
         with _naming(name):
             jax.eval_shape(one, shapes.X, shapes.y)
-        every = spread.over_rows(one)
+        every = spread.over_rows(_Estimate(function, k))
 
         def run(data: Dataset, begin: int, count: int) -> _Found:
             del begin
@@ -333,23 +349,54 @@ def _runner(name: str, method: Method, shapes: Dataset, spread: _Spread) -> _Run
     return run
 
 
-def _one_by_one(function: Callable[..., Any], size: int) -> Callable[..., Any]:
-    """A function of one dataset as one of the first `count` of `size` rows of its arguments.
+def _each_row(
+    rows: Any, shared: Any, count: Any, *, function: Callable[..., Any], size: int
+) -> Any:
+    """What a function makes of each of the first `count` of `size` rows of its arguments.
 
     The count is traced, so that a last chunk that is not full costs no more than it holds, and
     so that the loop is compiled alike for every size and rounds alike.
     """
+    if jax.default_backend() != "cpu":
+        return jax.vmap(partial(function, shared))(*rows)
 
-    def run(rows, count):
-        if jax.default_backend() != "cpu":
-            return jax.vmap(function)(*rows)
+    def one(i):
+        return function(shared, *(jax.tree.map(lambda leaf: leaf[i], row) for row in rows))
 
-        def one(i):
-            return function(*(jax.tree.map(lambda leaf: leaf[i], row) for row in rows))
+    return one_by_one(one, size, count)
 
-        return one_by_one(one, size, count)
 
-    return run
+def _each_row_spread(
+    rows: Any, shared: Any, counts: Any, *, function: Callable[..., Any], size: int, mesh: Mesh
+) -> Any:
+    """The same with the rows spread over the devices of a mesh."""
+
+    def local(rows: Any, shared: Any, count: Any) -> Any:
+        return _each_row(rows, shared, count, function=function, size=size)
+
+    return _devices.spread(local, mesh)(rows, shared, counts)
+
+
+class _Draw(NamedTuple):
+    """How the dataset of a number is drawn; equal for equal functions."""
+
+    simulate: Callable[[jax.Array], Dataset]
+
+    def __call__(self, key: jax.Array, number: jax.Array) -> Dataset:
+        """The dataset."""
+        return self.simulate(jax.random.fold_in(key, number))
+
+
+class _Estimate(NamedTuple):
+    """What a method finds in a dataset of k features; equal for equal functions."""
+
+    function: Callable[..., Any]
+    k: int
+
+    def __call__(self, shared: None, X: Any, y: Any) -> "_Found":
+        """The part of its result that is kept."""
+        del shared
+        return _read(self.function(X, y), (self.k,))
 
 
 def _read(result: Any, shape: tuple[int, ...]) -> _Found:

@@ -11,6 +11,7 @@ import pytest
 from bmjax import baselines, metrics, simulate
 from bmjax._clock import timed
 from bmjax._outcomes import Study
+from bmjax._programs import PROGRAMS
 from bmjax._study import batched, monte_carlo, on_host
 
 KEY = jax.random.key(3)
@@ -221,3 +222,22 @@ def test_unknown_names(study):
         study.paired("own", "host", "f2")
     with pytest.raises(ValueError, match=r"metric returned shape \(\), wanted \(7,\)"):
         study.mean("own", lambda found, truth: 1.0)
+
+
+def test_the_same_study_again_compiles_nothing():
+    """Equal functions and shapes: neither the draws nor the estimates are traced anew."""
+    traces = []
+
+    def counted(X, y):
+        traces.append(X.shape)
+        return X.T @ y
+
+    methods = {"products": counted}
+    first = monte_carlo(design, methods, KEY, 4)
+    made = len(PROGRAMS)
+    traced = len(traces)
+    again = monte_carlo(design, methods, jax.random.key(4), 4)
+    assert len(PROGRAMS) == made
+    assert len(traces) == traced + 1  # the shapes are tried once, nothing is compiled
+    np.testing.assert_array_equal(first.truth, monte_carlo(design, methods, KEY, 4).truth)
+    assert again.truth.shape == (4, 4)
