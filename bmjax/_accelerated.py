@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _steps, _validate
-from bmjax._arrays import select
+from bmjax._backend import select
 from bmjax._bound import bound_after_m_step, bound_slack
 from bmjax._progress import Progress, begin
 from bmjax._stopping import rest

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax import _devices, _ladder, _lane, _loop, _validate
-from bmjax._arrays import select
+from bmjax._backend import select
 from bmjax._criterion import criterion
 from bmjax._fit import room_of
 from bmjax._frame import Frame, Units, enter, leave

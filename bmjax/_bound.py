@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from bmjax import _validate
-from bmjax._arrays import Array, log_sigmoid, namespace, sigmoid
+from bmjax._backend import Array, log_sigmoid, namespace, sigmoid
 from bmjax._precision import full_precision
 from bmjax._types import Problem, State, Totals
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from jaxtyping import Bool, Float
 
-from bmjax._arrays import Array, namespace
+from bmjax._backend import Array, namespace
 from bmjax._steps import exact_fit
 from bmjax._types import Problem, State, Totals
 

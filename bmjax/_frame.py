@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from bmjax._arrays import Array, namespace
+from bmjax._backend import Array, namespace
 from bmjax._lane import Options
 from bmjax._result import History, Result, Starts, Uncertainty
 from bmjax._types import Problem

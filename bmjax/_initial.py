@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jaxtyping import Bool, Float
 
-from bmjax._arrays import Array, cond, namespace, take
+from bmjax._backend import Array, cond, namespace, take
 from bmjax._criterion import Criterion
 from bmjax._precision import full_precision
 from bmjax._squares import Rows, Squares, anchored, unit_columns, unit_scale

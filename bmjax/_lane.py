@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from bmjax import _loop, _stopping
-from bmjax._arrays import Array, namespace
+from bmjax._backend import Array, namespace
 from bmjax._bound import lower_bound
 from bmjax._result import History
 from bmjax._solvers import Solver

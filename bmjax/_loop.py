@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
-from bmjax._arrays import select
+from bmjax._backend import select
 from bmjax._types import Status
 
 T = TypeVar("T")

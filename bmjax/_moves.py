@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from bmjax._arrays import Array, namespace, sigmoid, take
+from bmjax._backend import Array, namespace, sigmoid, take
 from bmjax._bound import Masks, entropy, masking_cost
 from bmjax._criterion import Criterion, charge_at
 from bmjax._squares import Squares, residual_square, unit_scale

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from bmjax import _lane, _loop
-from bmjax._arrays import Array, cond, map_rows, namespace, put, select, while_loop
+from bmjax._backend import Array, cond, map_rows, namespace, put, select, while_loop
 from bmjax._bound import bound_slack
 from bmjax._criterion import Criterion, criterion, score
 from bmjax._initial import Point, Room, dense_point, sparse_points, state_at

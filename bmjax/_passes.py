@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float
 
-from bmjax._arrays import Array
+from bmjax._backend import Array
 from bmjax._blocks import Block, Blocks
 from bmjax._bound import entropy
 from bmjax._frame import DUST, Frame, Units

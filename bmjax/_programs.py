@@ -76,10 +76,7 @@ class Programs:
 
 def _signature(arguments: Any) -> Any:
     leaves, structure = jax.tree.flatten(arguments)
-    kinds = (
-        (np.shape(leaf), str(leaf.dtype), getattr(leaf, "sharding", None))
-        for leaf in leaves
-    )
+    kinds = ((np.shape(leaf), str(leaf.dtype), getattr(leaf, "sharding", None)) for leaf in leaves)
     return structure, tuple(kinds)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from bmjax._arrays import Array
+from bmjax._backend import Array
 from bmjax._precision import full_precision
 from bmjax._refit import RefitResult, refit
 from bmjax._summary import Summary, collinearity_notes, feature_names

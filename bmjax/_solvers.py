@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from bmjax import _steps, _validate
-from bmjax._arrays import select
+from bmjax._backend import select
 from bmjax._bound import bound_slack, lower_bound
 from bmjax._gradient import Parameters, paper_optimizer
 from bmjax._progress import Progress, begin

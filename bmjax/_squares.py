@@ -15,7 +15,7 @@ import scipy.linalg
 from jax import lax
 from jaxtyping import Bool, Float, Int
 
-from bmjax._arrays import Array, cholesky, namespace, put, take
+from bmjax._backend import Array, cholesky, namespace, put, take
 from bmjax._steps import solve_normal_equations
 
 _COLUMNS = 8

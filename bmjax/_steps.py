@@ -15,7 +15,7 @@ import optax
 from jax import lax
 from jaxtyping import Bool, Float
 
-from bmjax._arrays import Array, cholesky, namespace, solve_factored
+from bmjax._backend import Array, cholesky, namespace, solve_factored
 from bmjax._gradient import Parameters
 from bmjax._precision import full_precision
 from bmjax._types import Problem, State, Totals

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._arrays import select
+from bmjax._backend import select
 from bmjax._types import Problem, State, Totals
 
 # A window is at least this fraction of the steps before it, so that a rate of convergence as

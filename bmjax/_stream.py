@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax import _lane, _stopping, _validate
 from bmjax._accelerated import Accelerated, AcceleratedCarry, Candidate
-from bmjax._arrays import Array
+from bmjax._backend import Array
 from bmjax._blocks import Blocks
 from bmjax._bound import Masks, bound_of
 from bmjax._criterion import Criterion, criterion

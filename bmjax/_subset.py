@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from bmjax._arrays import Array, fori_loop, map_rows, namespace, put, take, while_loop
+from bmjax._backend import Array, fori_loop, map_rows, namespace, put, take, while_loop
 from bmjax._squares import Rows, Squares, inverse_factor
 
 # Rank-one updates after which everything is computed anew, for the sake of rounding.

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bmjax._arrays import Array, namespace, sigmoid
+from bmjax._backend import Array, namespace, sigmoid
 
 
 class Problem(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jaxtyping import Float, Int
 
-from bmjax._arrays import Array, namespace
+from bmjax._backend import Array, namespace
 from bmjax._frame import DUST, centred
 from bmjax._result import Uncertainty
 from bmjax._steps import inverse_over, masked_sums

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
-from bmjax._arrays import Array, namespace, put, take
+from bmjax._backend import Array, namespace, put, take
 from bmjax._types import Problem, State
 
 
