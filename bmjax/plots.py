@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bmjax._arrays import floating_array
 from bmjax._fit import fit
 from bmjax._result import Result
 from bmjax._summary import feature_names
@@ -187,7 +188,8 @@ def path(
     """
     if "initial_inclusion" in options:
         raise ValueError("initial_inclusion is what a path varies; give its values as rates.")
-    rates = np.geomspace(0.02, 0.99, 25) if rates is None else np.sort(np.ravel(rates))
+    rates = np.geomspace(0.02, 0.99, 25) if rates is None else rates
+    rates = np.sort(np.ravel(floating_array("rates", rates)))
     if len(rates) < 2 or not np.all((rates > 0) & (rates <= 1)):
         raise ValueError("rates must be at least two numbers above 0 and at most 1.")
     if np.ndim(X) == 2:
