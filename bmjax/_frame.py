@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bmjax._lane import Options
-from bmjax._result import History, Result, Starts, Uncertainty
+from bmjax._result import History, Moments, Result, Starts, Uncertainty
 from bmjax._types import Problem
 
 # A column that varies by no more than this many roundings of its size is constant.
@@ -44,6 +44,7 @@ class Units(NamedTuple):
         y_center: What was taken off y.
         y_scale: What y was divided by.
         num_samples: Number of samples n.
+        moments: Of the data, where no intercept is fitted, else None.
     """
 
     center: Float[Array, "*w k"]
@@ -51,6 +52,7 @@ class Units(NamedTuple):
     y_center: Float[Array, "*w"]
     y_scale: Float[Array, "*w"]
     num_samples: Float[Array, "*w"]
+    moments: Moments | None = None
 
 
 def enter(
@@ -88,6 +90,8 @@ def enter(
     if frame.intercept:
         (columns, center), (y, y_center) = centred(data, columns), centred(data, y)
         units = units._replace(center=center, y_center=y_center)
+    else:
+        units = units._replace(moments=_moments(data))
     if frame.standardize:
         units = units._replace(scale=_size(data, columns), y_scale=_size(data, y))
         columns, y = columns / units.scale[:, None], y / units.y_scale
@@ -113,6 +117,12 @@ def enter(
 
 def leave(frame: Frame, units: Units, result: Result) -> Result:
     """A result in the user's units and over the user's features."""
+    result = result._replace(with_intercept=jnp.full_like(result.support[0], frame.intercept))
+    if result.uncertainty is not None:  # which alone they are read with
+        result = result._replace(
+            uncertainty=result.uncertainty._replace(support=result.support),
+            moments=units.moments,
+        )
     if frame.plain:
         return result
     k = units.center.shape[-1]
@@ -152,6 +162,7 @@ def leave(frame: Frame, units: Units, result: Result) -> Result:
             covariance=uncertainty.covariance * by_size,
             covariance_given_masks=uncertainty.covariance_given_masks * by_size,
             correlation=uncertainty.correlation[:k, :k],
+            support=result.support[:k],
         )
     return result._replace(
         coef=coef,
@@ -181,6 +192,22 @@ def centred(
     widest = jnp.max(jnp.abs(left), axis=-1)
     constant = widest <= DUST * jnp.finfo(values.dtype).eps * jnp.abs(first)
     return jnp.where(constant[..., None], 0, left), first + rest
+
+
+def _moments(data: Problem) -> Moments:
+    columns, mean = centred(data, data.X)
+    y, y_mean = centred(data, data.y)
+    spread = jnp.sqrt(data.mean(columns**2))
+    y_spread = jnp.sqrt(data.mean(y**2))
+    unit = jnp.where(spread > 0, spread, 1) * jnp.where(y_spread > 0, y_spread, 1)
+    return Moments(
+        samples=jnp.asarray(data.num_samples, y.dtype),
+        mean=mean,
+        spread=spread,
+        y_mean=y_mean,
+        y_spread=y_spread,
+        y_correlation=data.mean(columns * y[None, :]) / unit,
+    )
 
 
 def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:

@@ -6,12 +6,12 @@ from typing import Any, Literal, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from bmjax import _validate
 from bmjax._precision import full_precision
 from bmjax._refit import RefitResult, refit
-from bmjax._summary import Summary, collinearity_notes, feature_names
+from bmjax._summary import Summary, collinearity_notes, feature_names, level_notes
 from bmjax._types import Status
 
 
@@ -99,25 +99,51 @@ class Uncertainty(NamedTuple):
             of the weights there, lambda Omega (equation (12) of the paper), each times its
             inclusion rate. Too small where masks have been fitted to noise.
         correlation: Of the columns of X; 0 for a constant one.
+        support: The features that the covariances are of.
     """
 
     covariance: Float[Array, "*b p p"]
     covariance_given_masks: Float[Array, "*b p p"]
     correlation: Float[Array, "*b k k"]
+    support: Bool[Array, "*b k"] | None = None
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef`, zero where pruned."""
+        """Standard errors of `coef`, NaN where pruned: of an effect left out nothing is known."""
         return self._roots(self.covariance)
 
     @property
     def standard_errors_given_masks(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef` given the masks, zero where pruned."""
+        """Standard errors of `coef` given the masks, NaN where pruned."""
         return self._roots(self.covariance_given_masks)
 
     def _roots(self, covariance: Float[Array, "*b p p"]) -> Float[Array, "*b k"]:
         variances = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-        return jnp.sqrt(variances[..., : self.correlation.shape[-1]])
+        roots = jnp.sqrt(variances[..., : self.correlation.shape[-1]])
+        if self.support is None:
+            return roots
+        with jax.debug_nans(False):  # this NaN is meant
+            return jnp.where(self.support, roots, jnp.nan)
+
+
+class Moments(NamedTuple):
+    """Means and spreads of the data of a fit without an intercept: whether it misses one.
+
+    Attributes:
+        samples: Number of samples n.
+        mean: Mean of each column.
+        spread: Standard deviation of each column, 0 for a constant one.
+        y_mean: Mean of y.
+        y_spread: Standard deviation of y.
+        y_correlation: Correlation of each column with y.
+    """
+
+    samples: Float[Array, "*b"]
+    mean: Float[Array, "*b k"]
+    spread: Float[Array, "*b k"]
+    y_mean: Float[Array, "*b"]
+    y_spread: Float[Array, "*b"]
+    y_correlation: Float[Array, "*b k"]
 
 
 class LaneSteps(NamedTuple):
@@ -157,6 +183,8 @@ class Result(NamedTuple):
         uncertainty: Covariance of the effects, unless it was not asked for.
         history: The course of the fit if asked for, else None.
         lane_steps: After `fit_batch`, what the batch cost, else None.
+        with_intercept: Whether an intercept was fitted, be it zero.
+        moments: Of the data, after a fit without an intercept and with uncertainty, else None.
     """
 
     coef: Float[Array, "*b k"]
@@ -173,6 +201,8 @@ class Result(NamedTuple):
     uncertainty: Uncertainty | None = None
     history: History | None = None
     lane_steps: LaneSteps | None = None
+    with_intercept: Bool[Array, "*b"] | None = None
+    moments: Moments | None = None
 
     @property
     def converged(self) -> Bool[Array, "*b"]:
@@ -181,7 +211,9 @@ class Result(NamedTuple):
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef`, the support taken as known; see `Uncertainty`.
+        """Standard errors of `coef`, the support taken as known, NaN where pruned.
+
+        See `Uncertainty`.
 
         Raises:
             ValueError: If the fit was made without.
@@ -189,15 +221,13 @@ class Result(NamedTuple):
         return self._uncertain("standard_errors").standard_errors
 
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> jax.Array: ...
+    def predict(self, X: Any, return_std: Literal[False] = False) -> jax.Array: ...
 
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
 
     @full_precision
-    def predict(
-        self, X: ArrayLike, return_std: bool = False
-    ) -> jax.Array | tuple[jax.Array, jax.Array]:
+    def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
         """The mean of y at new samples, intercept + X @ coef.
 
         Args:
@@ -210,10 +240,12 @@ class Result(NamedTuple):
             (m,) predictions, or (b, m); with `return_std` a pair of such.
 
         Raises:
-            ValueError: If X has not as many columns as there are coefficients, or the fit was
-                made without uncertainty and it is asked for.
+            TypeError: If X is not an array of real numbers.
+            ValueError: If X has not as many columns as there are coefficients, a value is not
+                finite (after a batch of fits NaN stays NaN), or the fit was made without
+                uncertainty and it is asked for.
         """
-        X = samples(X, self.coef.shape[-1]).astype(self.coef.dtype)
+        X = _new_samples(X, self.coef)
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
@@ -247,9 +279,7 @@ class Result(NamedTuple):
         if lines:
             raise RuntimeError("\n".join(lines))
 
-    def refit(
-        self, X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
-    ) -> RefitResult:
+    def refit(self, X: Any, y: Any, sample_weights: Any = None) -> RefitResult:
         """Least squares on the support: unbiased noise, standard errors, t and p.
 
         Args:
@@ -293,8 +323,10 @@ class Result(NamedTuple):
         facts = {}
         if self._has_intercept:
             facts["intercept"] = f"{float(self.intercept):.5g}"
+        else:
+            facts["intercept"] = "none fitted"
         facts |= {
-            "noise (standard deviation)": f"{float(self.noise_precision) ** -0.5:.4g}",
+            "noise (standard deviation)": f"{noise_deviation(self.noise_precision):.4g}",
             "bound": f"{float(self.bound):.6g} nats",
             "iterations": f"{int(self.num_steps)}",
             "status": f"{status.name}: {status.message}",
@@ -302,7 +334,11 @@ class Result(NamedTuple):
         notes, errors = (), None
         if self.uncertainty is not None:
             errors = np.asarray(self.uncertainty.standard_errors)
-            notes = collinearity_notes(names, support, np.asarray(self.uncertainty.correlation))
+            correlation = np.asarray(self.uncertainty.correlation, float)
+            notes = collinearity_notes(names, support, correlation)
+            if self.moments is not None:
+                moments = map(np.asarray, self.moments)
+                notes = level_notes(support, correlation, *moments) + notes
         return Summary(
             names=names,
             coef=np.asarray(self.coef),
@@ -324,9 +360,7 @@ class Result(NamedTuple):
 
     @property
     def _has_intercept(self) -> bool:
-        if self.uncertainty is not None:
-            return self.uncertainty.covariance.shape[-1] > self.coef.shape[-1]
-        return bool(self.intercept != 0) or bool(jnp.any(self.center != 0))
+        return self.with_intercept is not None and bool(np.all(self.with_intercept))
 
     def _one_fit(self, name: str) -> None:
         if self.coef.ndim != 1:
@@ -353,26 +387,24 @@ def _places(places: np.ndarray) -> str:
     return f" (fit {', '.join(first)}{rest})"
 
 
-def samples(X: ArrayLike, k: int) -> jax.Array:
-    """New samples, checked for the features of a fit.
+def noise_deviation(precision: Any) -> float:
+    """The standard deviation of the noise; infinite or NaN where the fit came to nothing."""
+    with np.errstate(all="ignore"):
+        return float(1 / np.sqrt(np.asarray(precision, float)))
 
-    Raises:
-        ValueError: If there are not k columns.
-    """
-    X = jnp.asarray(X)
-    if X.ndim < 2 or X.shape[-1] != k:
-        raise ValueError(
-            f"X has shape {X.shape}; predict needs samples in rows and the {k} features of the "
-            "fit in columns."
-        )
-    return X
+
+def _new_samples(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
+    # As in `fit_batch`, one bad dataset of a batch must not keep the others from their results.
+    return _validate.samples(X, coef.shape[-1], coef.dtype, values=coef.ndim == 1)
 
 
 @full_precision
-def linear_predictor(X: ArrayLike, coef: Float[Array, "*b k"]) -> jax.Array:
+def linear_predictor(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
     """X @ coef, for one set of samples or one a batch member; see `Result.predict`.
 
     Raises:
-        ValueError: If X has not as many columns as there are coefficients.
+        TypeError: If X is not an array of real numbers.
+        ValueError: If X has not as many columns as there are coefficients, or a value is not
+            finite.
     """
-    return jnp.einsum("...nk,...k->...n", samples(X, coef.shape[-1]), coef)
+    return jnp.einsum("...nk,...k->...n", _new_samples(X, coef), coef)
