@@ -11,7 +11,7 @@ from bmjax._cli import INTERRUPTED, main
 _GRACE = 1.0  # seconds
 
 
-def _end_on_interrupt(ended: threading.Event) -> None:
+def _end_on_interrupt() -> None:
     """Let Ctrl-C end the process also in the middle of compiled code.
 
     Python raises KeyboardInterrupt only between its own instructions, and a long fit is a single
@@ -25,16 +25,15 @@ def _end_on_interrupt(ended: threading.Event) -> None:
         while signal.SIGINT not in os.read(heard, 64):
             pass
         time.sleep(_GRACE)
-        if not ended.is_set():
-            print(INTERRUPTED, file=sys.stderr, flush=True)
+        print(INTERRUPTED, file=sys.stderr, flush=True)
         os._exit(130)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
-    ended = threading.Event()
-    _end_on_interrupt(ended)
+    _end_on_interrupt()
     status = main()
-    ended.set()
+    if status == 130:
+        os._exit(status)  # at a usual exit JAX waits for what it has begun
     sys.exit(status)

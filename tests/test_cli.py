@@ -631,7 +631,6 @@ def test_information(capsys, option, words):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes that break this way")
-@pytest.mark.parametrize("arguments", [["--help"], ["data.csv", "--target", "y"]])
 def test_interrupt_is_one_line(capsys, write, table, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -641,25 +640,33 @@ def test_interrupt_is_one_line(capsys, write, table, monkeypatch):
     assert capsys.readouterr() == ("", "bmjax: interrupted.\n")
 
 
-def test_interrupt_ends_compiled_code(tmp_path):
-    """Which Python cannot be interrupted in: here a loop that would take days."""
+@pytest.mark.parametrize("wait", ["jax.block_until_ready", "numpy.asarray"])
+def test_interrupt_ends_compiled_code(wait):
+    """Here a loop that would take days; in the second way Python does not hear of the signal."""
     code = """
-import runpy, sys, jax, bmjax
+import runpy, sys, bmjax, jax, numpy
 def fit(*_, **__):
     print("now", flush=True)
-    jax.block_until_ready(jax.jit(lambda x: jax.lax.fori_loop(0, 2**31 - 1, lambda _, x: x @ x, x))(
-        jax.numpy.ones((300, 300))))
+    loop = jax.jit(lambda x: jax.lax.fori_loop(0, 2**31 - 1, lambda _, x: x @ x, x))
+    WAIT(loop(jax.numpy.ones((300, 300))))
 bmjax.fit = fit
 sys.argv = ["bmjax"]
 runpy.run_module("bmjax", run_name="__main__")
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code.replace("WAIT", wait)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    assert process.stdout.readline() == "now\n"
-    time.sleep(0.5)  # until the loop is on its way
-    process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    try:
+        assert process.stdout.readline() == "now\n"
+        time.sleep(1)  # until the loop is on its way
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 130
     assert complaint == "bmjax: interrupted.\n"
 
@@ -685,6 +692,7 @@ def test_a_name_that_is_not_utf8_is_saved(capsys, table, tmp_path, write):
     assert pruned["standard_error"] is None
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["data.csv", "--target", "y"]])
 def test_broken_pipe_is_quiet(write, table, tmp_path, arguments):
     write(table)
     process = subprocess.Popen(
