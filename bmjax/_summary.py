@@ -85,9 +85,10 @@ def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
         return tuple(f"x{i}" for i in range(k))
     if isinstance(names, str):
         raise ValueError(f"names is the string {names!r}; give a list of {k} names.")
-    if not isinstance(names, Iterable):
-        raise TypeError(f"names is {names!r}; give a list of {k} names.")
-    names = tuple(map(str, names))
+    try:
+        names = tuple(map(str, names))
+    except TypeError:
+        raise TypeError(f"names is {names!r}; give a list of {k} names.") from None
     if len(names) != k:
         raise ValueError(f"names has {len(names)} entries but the fit has {k} features.")
     return names

@@ -5,6 +5,7 @@ caller's `jit` or `vmap` they are not.
 """
 
 import numbers
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -212,10 +213,10 @@ def key_words(key: jax.Array) -> list[int]:
     Raises:
         TypeError: If it is not a key.
     """
-    if not isinstance(key, jax.Array | np.ndarray):
-        raise TypeError(f"key is {key!r}; give one JAX random key: jax.random.key(0).")
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.key_data(key)
+    if not isinstance(key, jax.Array | np.ndarray) or key.dtype != np.uint32:
+        raise TypeError(f"key is {key!r}; give one JAX random key: jax.random.key(0).")
     return np.asarray(key).ravel().tolist()
 
 
@@ -372,7 +373,8 @@ def option(name: str, value: Any) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}; it must be a number.")
-    if not 0 < float(value) < np.inf:
+    size: Any = value  # not as a float, which a long int does not fit into
+    if not 0 < size <= sys.float_info.max:
         raise ValueError(f"{name} is {value}; it must be above 0 and finite.")
 
 

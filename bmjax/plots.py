@@ -192,9 +192,10 @@ def path(
     rates = np.sort(np.ravel(floating_array("rates", rates)))
     if len(rates) < 2 or not np.all((rates > 0) & (rates <= 1)):
         raise ValueError("rates must be at least two numbers above 0 and at most 1.")
-    if np.ndim(X) == 2:
+    shape = floating_array("X", X).shape
+    if len(shape) == 2:
         # Here and not after the fits, which take their time.
-        names = _names(names, np.shape(X)[1])
+        names = _names(names, shape[1])
     _checked(axes)
     fits = [fit(X, y, initial_inclusion=float(rate), **options) for rate in rates]
     names = _names(names, len(fits[0].coef))

@@ -342,6 +342,12 @@ ARGUMENTS = [
     (lambda: bmjax.bootstrap(X, Y, KEY, 2**40), ValueError, r"resamples is .* at most"),
     (lambda: bmjax.baselines.lasso_cv(X, Y, num_alphas=2**31), ValueError, r"num_alphas is .* at"),
     (lambda: bmjax.baselines.best_subset_bic(X, Y, exhaustive=1), TypeError, r"exhaustive is 1;"),
+    (lambda: bmjax.bootstrap(X, Y, np.ones(2), 2), TypeError, r"key is array.*give one JAX random"),
+    (lambda: bmjax.bootstrap(X, Y, KEY, 2, progress=1), TypeError, r"progress is 1; it must be Tr"),
+    (lambda: bmjax.EG(cap=10**400), ValueError, r"cap is 10*; it must be above 0 and finite"),
+    (lambda: bmjax.EG(safeguard="no"), TypeError, r"safeguard is 'no'; it must be True or False"),
+    (lambda: bmjax.EG(reparametrize=0), TypeError, r"reparametrize is 0; it must be True or Fal"),
+    (lambda: bmjax.simulate.two_features(KEY, dtype="x"), TypeError, r"dtype is 'x'; give a float"),
     (lambda: bmjax.simulate.two_features(KEY, 2**31), ValueError, r"pairs is .* at most"),
     (lambda: _summary.feature_names(3, 3), TypeError, r"names is 3; give a list of 3 names"),
 ]
