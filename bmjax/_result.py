@@ -250,7 +250,7 @@ class Result(NamedTuple):
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
         mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
-        if not return_std:
+        if not _validate.flag("return_std", return_std):
             return mean
         covariance = self._uncertain("return_std").covariance
         masks = self.weights**2 * self.inclusion * (1 - self.inclusion)
@@ -337,8 +337,7 @@ class Result(NamedTuple):
             correlation = np.asarray(self.uncertainty.correlation, float)
             notes = collinearity_notes(names, support, correlation)
             if self.moments is not None:
-                moments = map(np.asarray, self.moments)
-                notes = level_notes(support, correlation, *moments) + notes
+                notes = level_notes(support, correlation, self.moments) + notes
         return Summary(
             names=names,
             coef=np.asarray(self.coef),

@@ -95,21 +95,21 @@ def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
 
 
 def level_notes(
-    support: np.ndarray,
-    correlation: np.ndarray,
-    samples: np.ndarray,
-    mean: np.ndarray,
-    spread: np.ndarray,
-    y_mean: np.ndarray,
-    y_spread: np.ndarray,
-    y_correlation: np.ndarray,
+    support: np.ndarray, correlation: np.ndarray, moments: Iterable[Any]
 ) -> tuple[str, ...]:
     """A sentence if least squares on the kept features, given an intercept, needs it.
 
     By its t statistic, for the features may stand in for the level of y: the mean of what they
     leave says little. All from sums over samples, those of the columns around their means.
+
+    Args:
+        support: The features kept.
+        correlation: Of the columns.
+        moments: The fields of `bmjax.Moments`.
     """
-    dust = 100 * np.finfo(mean.dtype).eps  # what is left of nothing by rounding
+    given = [np.asarray(field) for field in moments]
+    dust = 100 * np.finfo(given[0].dtype).eps  # what is left of nothing by rounding
+    samples, mean, spread, y_mean, y_spread, y_correlation = (f.astype(float) for f in given)
     size = int(support.sum())
     freedom = float(samples) - size - 1
     kept, scale = support & (spread > 0), spread * np.sqrt(samples)
@@ -131,7 +131,7 @@ def level_notes(
     return (
         f"no intercept was fitted, but y has a level: {level:.5g} +- {error:.2g} by least squares "
         f"on the kept features, where y has the mean {float(y_mean):.5g}. Effects and choice are "
-        "those of a line through the origin: give intercept=True.",
+        "those of a line through the origin: fit with an intercept (intercept=True).",
     )
 
 
