@@ -118,10 +118,12 @@ def enter(
 def leave(frame: Frame, units: Units, result: Result) -> Result:
     """A result in the user's units and over the user's features."""
     result = result._replace(with_intercept=jnp.full_like(result.support[0], frame.intercept))
-    if result.uncertainty is not None:  # which alone they are read with
+    if result.uncertainty is not None:
+        moments = units.moments  # without the uncertainty they say nothing
+        if moments is None and not frame.intercept:
+            moments = _unknown_moments(units)
         result = result._replace(
-            uncertainty=result.uncertainty._replace(support=result.support),
-            moments=units.moments,
+            uncertainty=result.uncertainty._replace(support=result.support), moments=moments
         )
     if frame.plain:
         return result
@@ -208,6 +210,12 @@ def _moments(data: Problem) -> Moments:
         y_spread=y_spread,
         y_correlation=data.mean(columns * y[None, :]) / unit,
     )
+
+
+def _unknown_moments(units: Units) -> Moments:
+    """For results of one structure where nobody has added them up."""
+    one, each = jnp.zeros_like(units.y_center), jnp.zeros_like(units.center)
+    return Moments(one, each, each, one, one, each)
 
 
 def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:

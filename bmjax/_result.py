@@ -130,7 +130,7 @@ class Moments(NamedTuple):
     """Means and spreads of the data of a fit without an intercept: whether it misses one.
 
     Attributes:
-        samples: Number of samples n.
+        samples: Number of samples n; 0 after `fit_stream`, which does not find out the rest.
         mean: Mean of each column.
         spread: Standard deviation of each column, 0 for a constant one.
         y_mean: Mean of y.
