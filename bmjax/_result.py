@@ -323,8 +323,6 @@ class Result(NamedTuple):
         facts = {}
         if self._has_intercept:
             facts["intercept"] = f"{float(self.intercept):.5g}"
-        else:
-            facts["intercept"] = "none fitted"
         facts |= {
             "noise (standard deviation)": f"{noise_deviation(self.noise_precision):.4g}",
             "bound": f"{float(self.bound):.6g} nats",
