@@ -20,6 +20,7 @@ from bmjax._resampling import bootstrap as bootstrap
 from bmjax._resampling import stability_selection as stability_selection
 from bmjax._result import History as History
 from bmjax._result import LaneSteps as LaneSteps
+from bmjax._result import Moments as Moments
 from bmjax._result import Result as Result
 from bmjax._result import Starts as Starts
 from bmjax._result import Uncertainty as Uncertainty

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bmjax import _validate
+
 
 @contextmanager
 def progress_bar(
@@ -17,11 +19,12 @@ def progress_bar(
         wanted: Whether to show it; None: where stderr is a terminal and rich is installed.
 
     Raises:
+        TypeError: If `wanted` is none of True, False and None.
         ModuleNotFoundError: If it is asked for and rich is not installed.
     """
     if wanted is None:
         wanted = sys.stderr.isatty() and _has_rich()
-    if not wanted:
+    if not _validate.flag("progress", wanted):
         yield lambda name, count: None
         return
     from rich.console import Console

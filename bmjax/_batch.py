@@ -7,7 +7,6 @@ of a chunk. Either way memory is bounded by a chunk, whatever the number of data
 may be larger than the device.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from bmjax._ragged import groups as by_rung
 from bmjax._ragged import is_ragged
 from bmjax._result import LaneSteps, Result, Starts
 from bmjax._solvers import Solver
-from bmjax._threads import Settings
+from bmjax._threads import Settings, cores
 from bmjax._types import Problem
 from bmjax._uncertainty import uncertainty as uncertainty_at
 from bmjax._working_set import gathered
@@ -159,7 +158,7 @@ def _of_one_length(
     over = _devices.checked(mesh)
     devices = 1 if over is None else over.size
     on_cpu = (jax.devices() if over is None else over.devices.ravel())[0].platform == "cpu"
-    workers = len(os.sched_getaffinity(0)) if on_cpu and over is None else 1
+    workers = cores() if on_cpu and over is None else 1
     # One chunk at a time is dealt out to all devices of a mesh, so each needs one of its own.
     cut = _cut(-(-b // devices), n * k * dtype.itemsize, workers, on_cpu, width, plan)
     if on_cpu and cut.width > 1 and _lanes_that_pay(n * k * dtype.itemsize) < 2:

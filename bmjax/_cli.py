@@ -52,7 +52,9 @@ examples:
   python -m bmjax houses.csv --target price --stability 100
 
 exit status: 0 after a fit, converged or not (the output says which); 2 for unusable input, or if
-a file could not be written."""
+a file could not be written; 130 after Ctrl-C."""
+
+INTERRUPTED = "bmjax: interrupted."
 
 
 class _UsageError(Exception):
@@ -73,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after the command's name; those of the process if None.
 
     Returns:
-        The exit status: 0 after a fit, 2 after a usage error.
+        The exit status: 0 after a fit, 2 after a usage error, 130 after Ctrl-C.
     """
     try:
         try:
@@ -81,6 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         except _UsageError as error:
             print(f"bmjax: error: {error}", file=sys.stderr)
             return 2
+        except KeyboardInterrupt:
+            print(INTERRUPTED, file=sys.stderr)
+            return 130
         finally:
             # A pipe that broke is noticed here, not in the interpreter's flush at exit, which
             # would complain.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import bmjax
 from bmjax._refit import refit
+from bmjax._result import noise_deviation
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,14 +156,14 @@ def show(console: "Console", report: Report) -> None:
 def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
     """Heading and cells of each column of the table but that of the names."""
     summary, k = report.summary, len(report.names)
-    errors = np.zeros(k) if summary.standard_errors is None else summary.standard_errors
+    errors = np.full(k, np.nan) if summary.standard_errors is None else summary.standard_errors
     verdicts = [
         "always" if name in report.kept else "kept" if support else "pruned"
         for name, support in zip(report.names, summary.support, strict=True)
     ]
     columns = [
         ("coef", _aligned(summary.coef, 5)),
-        ("std.\nerror", _aligned(np.where(summary.support, errors, np.nan), 4)),
+        ("std.\nerror", _aligned(errors, 4)),
         ("inclusion", [_rate(value) for value in summary.inclusion]),
         ("", [verdict.ljust(6) for verdict in verdicts]),
         ("least\nsquares", _aligned(report.least_squares, 4)),
@@ -295,7 +296,7 @@ def saved(report: Report, ending: str) -> bytes:
         "rows": report.rows,
         "features": table.rename_axis("name").reset_index().to_dict("records"),
         "intercept": float(result.intercept),
-        "noise": {"standard_deviation": precision**-0.5, "precision": precision},
+        "noise": {"standard_deviation": noise_deviation(precision), "precision": precision},
         "bound": float(result.bound),
         "status": bmjax.Status(int(result.status)).name,
         "steps": int(result.num_steps),
@@ -309,7 +310,8 @@ def saved(report: Report, ending: str) -> bytes:
             "expected_false_unimodal": selection.expected_false_unimodal,
         }
     text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
-    return (text + "\n").encode()
+    # What is not text in the name of the data's file becomes an escape, which JSON reads back.
+    return (text + "\n").encode(errors="backslashreplace")
 
 
 def _finite(content: Any) -> Any:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from bmjax._backend import Array, namespace
 from bmjax._lane import Options
-from bmjax._result import History, Result, Starts, Uncertainty
+from bmjax._result import History, Moments, Result, Starts, Uncertainty
 from bmjax._types import Problem
 
 # A column that varies by no more than this many roundings of its size is constant.
@@ -47,6 +47,7 @@ class Units(NamedTuple):
         y_center: What was taken off y.
         y_scale: What y was divided by.
         num_samples: Number of samples n.
+        moments: Of the data, where no intercept is fitted, else None.
     """
 
     center: Float[Array, "*w k"]
@@ -54,6 +55,7 @@ class Units(NamedTuple):
     y_center: Float[Array, "*w"]
     y_scale: Float[Array, "*w"]
     num_samples: Float[Array, "*w"]
+    moments: Moments | None = None
 
 
 def enter(
@@ -91,6 +93,8 @@ def enter(
     if frame.intercept:
         (columns, center), (y, y_center) = centred(data, columns), centred(data, y)
         units = units._replace(center=center, y_center=y_center)
+    else:
+        units = units._replace(moments=_moments(data))
     if frame.standardize:
         units = units._replace(scale=_size(data, columns), y_scale=_size(data, y))
         columns, y = columns / units.scale[:, None], y / units.y_scale
@@ -177,7 +181,8 @@ def enter_on_host(
     if frame.intercept:
         columns[k, :n] = 1
     total = float(n) if counts is None else float(counts.sum())
-    units = Units(center, scale, y_center[0], y_scale[0], np.float64(total))
+    moments = None if frame.intercept else _moments_on_host(X[present], y[present], counts)
+    units = Units(center, scale, y_center[0], y_scale[0], np.float64(total), moments)
     spare = shape.features - k
 
     def filled(values: Any, fill: Any) -> np.ndarray:
@@ -251,9 +256,19 @@ def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
         result: The result in the units of the fit.
         xp: The namespace of its arrays, `jax.numpy` or `numpy`.
     """
+    no_level = xp.zeros_like(result.support[0])
+    result = result._replace(with_intercept=~no_level if frame.intercept else no_level)
+    if result.uncertainty is not None:
+        moments = units.moments  # without the uncertainty they say nothing
+        if moments is None and not frame.intercept:
+            moments = _unknown_moments(units, xp)
+        result = result._replace(moments=moments)
     k = units.center.shape[-1]
     if frame.plain and result.coef.shape[-1] == k:
-        return result
+        if result.uncertainty is None:
+            return result
+        known = result.uncertainty._replace(support=result.support)
+        return result._replace(uncertainty=known)
     to_user = units.y_scale / units.scale
     coef = result.coef[:k] * to_user
     intercept = result.intercept
@@ -284,6 +299,7 @@ def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
         )
     if uncertainty is not None:
         uncertainty = _of_user(frame, units, uncertainty, to_user, xp)
+        uncertainty = uncertainty._replace(support=result.support[:k])
     return result._replace(
         coef=coef,
         weights=result.weights[:k] * to_user,
@@ -334,6 +350,50 @@ def centred(
     widest = xp.max(xp.abs(left), axis=-1)
     constant = widest <= DUST * xp.finfo(values.dtype).eps * xp.abs(first)
     return xp.where(constant[..., None], 0, left), first + rest
+
+
+def _moments(data: Problem) -> Moments:
+    columns, mean = centred(data, data.X)
+    y, y_mean = centred(data, data.y)
+    spread = jnp.sqrt(data.mean(columns**2))
+    y_spread = jnp.sqrt(data.mean(y**2))
+    unit = jnp.where(spread > 0, spread, 1) * jnp.where(y_spread > 0, y_spread, 1)
+    return Moments(
+        samples=jnp.asarray(data.num_samples, y.dtype),
+        mean=mean,
+        spread=spread,
+        y_mean=y_mean,
+        y_spread=y_spread,
+        y_correlation=data.mean(columns * y[None, :]) / unit,
+    )
+
+
+def _moments_on_host(X: np.ndarray, y: np.ndarray, counts: np.ndarray | None) -> Moments:
+    """The same in NumPy, from a few columns at a time."""
+    k, total = X.shape[1], float(len(y) if counts is None else counts.sum())
+    share = np.full(len(y), 1 / total) if counts is None else counts / total
+    y_mean = share @ y
+    away = y - y_mean
+    y_spread = np.sqrt(share @ away**2)
+    mean, spread, product = np.zeros(k), np.zeros(k), np.zeros(k)
+    few = max(2**17 // len(y), 1)
+    for first in range(0, k, few):
+        some = slice(first, min(first + few, k))
+        block = X[:, some].astype(np.float64)
+        mean[some] = share @ block
+        block -= mean[some]
+        widest = np.abs(block).max(axis=0)
+        block[:, widest <= DUST * np.finfo(np.float64).eps * np.abs(mean[some])] = 0
+        spread[some] = np.sqrt(share @ block**2)
+        product[some] = (share * away) @ block
+    unit = np.where(spread > 0, spread, 1) * (y_spread if y_spread > 0 else 1)
+    return Moments(np.float64(total), mean, spread, y_mean, y_spread, product / unit)
+
+
+def _unknown_moments(units: Units, xp: Any) -> Moments:
+    """For results of one structure where nobody has added them up."""
+    one, each = xp.zeros_like(units.y_center), xp.zeros_like(units.center)
+    return Moments(one, each, each, one, one, each)
 
 
 def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from bmjax import _validate
+from bmjax import _threads, _validate
 from bmjax._accelerated import Accelerated
 from bmjax._criterion import CRITERIA
 from bmjax._frame import Frame
@@ -15,6 +15,7 @@ from bmjax._optimum import SPARSE_RATES, Plan
 from bmjax._solvers import Solver
 
 _DEFAULT_STARTS, _MOVES = 2, 5
+_MOST_MOVES = 10_000  # each is a row of the table of fits, made or not
 # In the order in which they help: low rates weak signals, high rates strong ones.
 _DENSE_RATES = (0.1, 0.5, 0.99, 0.05, 0.2, 0.9, 0.02, 0.3)
 
@@ -59,6 +60,7 @@ def checked(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or a value is out of range.
     """
+    _threads.enter()
     if solver is None:
         solver = Accelerated()
     if isinstance(solver, type) or not isinstance(solver, Solver):
@@ -74,15 +76,16 @@ def checked(
         initial_weights = _validate.per_feature("initial_weights", initial_weights, k, dtype)
     sparse, rates = _starts(k, dtype, initial_inclusion, initial_weights, starts)
     alone = initial_inclusion is not None or initial_weights is not None
-    moves = (0 if alone else _MOVES) if moves is None else _validate.count("moves", moves, low=0)
-    if criterion not in CRITERIA:
-        raise ValueError(f"criterion is {criterion!r}; it must be one of {', '.join(CRITERIA)}.")
+    if moves is None:
+        moves = 0 if alone else _MOVES
+    moves = _validate.count("moves", moves, low=0, high=_MOST_MOVES)
+    criterion = _validate.choice("criterion", criterion, CRITERIA)
     plan = Plan(sparse=sparse, dense=len(rates), moves=moves, criterion=criterion)
     if unmasked is not None:
         unmasked = _validate.chosen_features("unmasked", unmasked, k)
     if prune_threshold is None:
         prune_threshold = float(jnp.finfo(dtype).eps)
-    max_steps = _validate.count("max_steps", max_steps, low=0)
+    max_steps = _validate.steps("max_steps", max_steps)
     options = Options(
         noise_precision=noise_precision,
         initial_weights=initial_weights,
@@ -114,7 +117,7 @@ def _starts(
         rate = 0.5 if initial_inclusion is None else initial_inclusion
         return 0, _validate.rates("initial_inclusion", rate, k, dtype)[None]
     starts = _DEFAULT_STARTS if starts is None else starts
-    if np.ndim(starts) == 0:
+    if isinstance(starts, str) or not hasattr(starts, "__len__"):
         number = _validate.count("starts", starts, low=1)
         most = len(SPARSE_RATES) + len(_DENSE_RATES)
         if number > most:

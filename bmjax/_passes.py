@@ -5,7 +5,6 @@ every pass finds them anew, by sweeps from the inclusion rates until they rest, 
 k and k x k numbers. All in float64: of a sum over ten million samples float32 has little left.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +23,7 @@ from bmjax._bound import entropy
 from bmjax._frame import DUST, Frame, Units
 from bmjax._squares import Squares
 from bmjax._steps import MaskedSums, mask_offset, masked_sums, residual, visit
-from bmjax._threads import Settings
+from bmjax._threads import Settings, cores
 from bmjax._types import Problem, State
 
 T = TypeVar("T")
@@ -139,7 +138,7 @@ class Passes:
 
     def _total(self, sums: Callable[[Block], T]) -> T:
         """What a function of a block comes to in all, added in the order of the blocks."""
-        workers = len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
+        workers = cores() if jax.default_backend() == "cpu" else 1
         inherited, total = Settings.here(), None
 
         def work(block: Block) -> Any:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bmjax._arrays import floating_array
+
 
 class Group(NamedTuple):
     """The datasets of one rung as a batch.
@@ -35,7 +37,7 @@ def is_ragged(X: Any) -> bool:
     """Whether X is a list of datasets of different length."""
     if not isinstance(X, list | tuple) or not all(hasattr(one, "shape") for one in X):
         return False
-    return all(one.ndim == 2 for one in X) and len({len(one) for one in X}) > 1
+    return all(len(one.shape) == 2 for one in X) and len({one.shape[0] for one in X}) > 1
 
 
 def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
@@ -50,6 +52,7 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
         TypeError: If y or the weights are not lists.
         ValueError: If their numbers or lengths do not fit, or datasets differ in k.
     """
+    X = [np.asarray(floating_array(f"X[{i}]", one)) for i, one in enumerate(X)]
     columns = {one.shape[-1] for one in X}
     if len(columns) > 1:
         raise ValueError(
@@ -58,6 +61,7 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
     lengths = [len(one) for one in X]
     if sample_weights is None:
         sample_weights = [np.ones(n) for n in lengths]
+    checked: dict[str, list[np.ndarray]] = {}
     for name, values in (("y", y), ("sample_weights", sample_weights)):
         if not isinstance(values, list | tuple):
             raise TypeError(
@@ -66,10 +70,13 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
             )
         if len(values) != len(lengths):
             raise ValueError(f"{name} holds {len(values)} arrays, X holds {len(lengths)}.")
-        for i, (value, n) in enumerate(zip(values, lengths, strict=True)):
-            if np.shape(value) != (n,):
+        checked[name] = [
+            np.asarray(floating_array(f"{name}[{i}]", one)) for i, one in enumerate(values)
+        ]
+        for i, (one, n) in enumerate(zip(checked[name], lengths, strict=True)):
+            if one.shape != (n,):
                 raise ValueError(
-                    f"{name}[{i}] has shape {np.shape(value)}, wanted ({n},): one for each row."
+                    f"{name}[{i}] has shape {one.shape}, wanted ({n},): one for each row."
                 )
     members: dict[int, list[int]] = defaultdict(list)
     for i, n in enumerate(lengths):
@@ -78,8 +85,8 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
         Group(
             numbers=index,
             X=np.stack([filled(X[i], rows) for i in index]),
-            y=np.stack([filled(y[i], rows) for i in index]),
-            sample_weights=np.stack([filled(sample_weights[i], rows) for i in index]),
+            y=np.stack([filled(checked["y"][i], rows) for i in index]),
+            sample_weights=np.stack([filled(checked["sample_weights"][i], rows) for i in index]),
         )
         for rows, index in members.items()
     ]

@@ -6,13 +6,13 @@ from typing import Any, Literal, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
+from bmjax import _validate
 from bmjax._backend import Array
 from bmjax._precision import full_precision
 from bmjax._refit import RefitResult, refit
-from bmjax._summary import Summary, collinearity_notes, feature_names
+from bmjax._summary import Summary, collinearity_notes, feature_names, level_notes
 from bmjax._types import Status
 
 
@@ -114,12 +114,14 @@ class Uncertainty(NamedTuple):
             the weights there, lambda Omega (equation (12) of the paper), each times its inclusion
             rate. Too small where masks have been fitted to noise.
         correlation: Of the column in each slot with every column; 0 for a constant one.
+        support: The features that the covariances are of.
     """
 
     features: Int[Array, "*b m"]
     by_slot: Float[Array, "*b q q"]
     by_slot_given_masks: Float[Array, "*b q q"]
     correlation: Float[Array, "*b m k"]
+    support: Bool[Array, "*b k"] | None = None
 
     @property
     def has_level(self) -> bool:
@@ -138,12 +140,12 @@ class Uncertainty(NamedTuple):
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef`, zero where pruned."""
+        """Standard errors of `coef`, NaN where pruned: of an effect left out nothing is known."""
         return self._roots(self.by_slot)
 
     @property
     def standard_errors_given_masks(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef` given the masks, zero where pruned."""
+        """Standard errors of `coef` given the masks, NaN where pruned."""
         return self._roots(self.by_slot_given_masks)
 
     def variance_along(self, directions: Float[Array, "*b n p"]) -> Float[Array, "*b n"]:
@@ -162,7 +164,12 @@ class Uncertainty(NamedTuple):
     def _roots(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b k"]:
         m = self.features.shape[-1]
         roots = jnp.sqrt(jnp.diagonal(by_slot, axis1=-2, axis2=-1)[..., :m])
-        return jnp.einsum("...m,...mk->...k", roots, self._places(self.correlation.shape[-1]))
+        places = self._places(self.correlation.shape[-1])
+        roots = jnp.einsum("...m,...mk->...k", roots, places)
+        if self.support is None:
+            return roots
+        with jax.debug_nans(False):  # this NaN is meant
+            return jnp.where(self.support, roots, jnp.nan)
 
     def _of_all(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b p p"]:
         k = self.correlation.shape[-1]
@@ -177,6 +184,26 @@ class Uncertainty(NamedTuple):
 
     def _places(self, k: int) -> Float[Array, "*b m k"]:
         return jax.nn.one_hot(self.features, k, dtype=self.by_slot.dtype)
+
+
+class Moments(NamedTuple):
+    """Means and spreads of the data of a fit without an intercept: whether it misses one.
+
+    Attributes:
+        samples: Number of samples n; 0 after `fit_stream`, which does not find out the rest.
+        mean: Mean of each column.
+        spread: Standard deviation of each column, 0 for a constant one.
+        y_mean: Mean of y.
+        y_spread: Standard deviation of y.
+        y_correlation: Correlation of each column with y.
+    """
+
+    samples: Float[Array, "*b"]
+    mean: Float[Array, "*b k"]
+    spread: Float[Array, "*b k"]
+    y_mean: Float[Array, "*b"]
+    y_spread: Float[Array, "*b"]
+    y_correlation: Float[Array, "*b k"]
 
 
 class LaneSteps(NamedTuple):
@@ -216,6 +243,8 @@ class Result(NamedTuple):
         uncertainty: Covariance of the effects, unless it was not asked for.
         history: The course of the fit if asked for, else None.
         lane_steps: After `fit_batch`, what the batch cost, else None.
+        with_intercept: Whether an intercept was fitted, be it zero.
+        moments: Of the data, after a fit without an intercept and with uncertainty, else None.
     """
 
     coef: Float[Array, "*b k"]
@@ -232,6 +261,8 @@ class Result(NamedTuple):
     uncertainty: Uncertainty | None = None
     history: History | None = None
     lane_steps: LaneSteps | None = None
+    with_intercept: Bool[Array, "*b"] | None = None
+    moments: Moments | None = None
 
     @property
     def converged(self) -> Bool[Array, "*b"]:
@@ -240,7 +271,9 @@ class Result(NamedTuple):
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef`, the support taken as known; see `Uncertainty`.
+        """Standard errors of `coef`, the support taken as known, NaN where pruned.
+
+        See `Uncertainty`.
 
         Raises:
             ValueError: If the fit was made without.
@@ -248,15 +281,13 @@ class Result(NamedTuple):
         return self._uncertain("standard_errors").standard_errors
 
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> jax.Array: ...
+    def predict(self, X: Any, return_std: Literal[False] = False) -> jax.Array: ...
 
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
 
     @full_precision
-    def predict(
-        self, X: ArrayLike, return_std: bool = False
-    ) -> jax.Array | tuple[jax.Array, jax.Array]:
+    def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
         """The mean of y at new samples, intercept + X @ coef.
 
         Args:
@@ -269,15 +300,17 @@ class Result(NamedTuple):
             (m,) predictions, or (b, m); with `return_std` a pair of such.
 
         Raises:
-            ValueError: If X has not as many columns as there are coefficients, or the fit was
-                made without uncertainty and it is asked for.
+            TypeError: If X is not an array of real numbers.
+            ValueError: If X has not as many columns as there are coefficients, a value is not
+                finite (after a batch of fits NaN stays NaN), or the fit was made without
+                uncertainty and it is asked for.
         """
-        X = samples(X, self.coef.shape[-1]).astype(self.coef.dtype)
+        X = _new_samples(X, self.coef)
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
         mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
-        if not return_std:
+        if not _validate.flag("return_std", return_std):
             return mean
         uncertainty = self._uncertain("return_std")
         masks = self.weights**2 * self.inclusion * (1 - self.inclusion)
@@ -306,9 +339,7 @@ class Result(NamedTuple):
         if lines:
             raise RuntimeError("\n".join(lines))
 
-    def refit(
-        self, X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
-    ) -> RefitResult:
+    def refit(self, X: Any, y: Any, sample_weights: Any = None) -> RefitResult:
         """Least squares on the support: unbiased noise, standard errors, t and p.
 
         Args:
@@ -353,7 +384,7 @@ class Result(NamedTuple):
         if self._has_intercept:
             facts["intercept"] = f"{float(self.intercept):.5g}"
         facts |= {
-            "noise (standard deviation)": f"{float(self.noise_precision) ** -0.5:.4g}",
+            "noise (standard deviation)": f"{noise_deviation(self.noise_precision):.4g}",
             "bound": f"{float(self.bound):.6g} nats",
             "iterations": f"{int(self.num_steps)}",
             "status": f"{status.name}: {status.message}",
@@ -361,12 +392,11 @@ class Result(NamedTuple):
         notes, errors = (), None
         if self.uncertainty is not None:
             errors = np.asarray(self.uncertainty.standard_errors)
-            notes = collinearity_notes(
-                names,
-                support,
-                np.asarray(self.uncertainty.features),
-                np.asarray(self.uncertainty.correlation),
-            )
+            features = np.asarray(self.uncertainty.features)
+            correlation = np.asarray(self.uncertainty.correlation, float)
+            notes = collinearity_notes(names, support, features, correlation)
+            if self.moments is not None:
+                notes = level_notes(support, features, correlation, self.moments) + notes
         return Summary(
             names=names,
             coef=np.asarray(self.coef),
@@ -388,9 +418,7 @@ class Result(NamedTuple):
 
     @property
     def _has_intercept(self) -> bool:
-        if self.uncertainty is not None:
-            return self.uncertainty.has_level
-        return bool(self.intercept != 0) or bool(jnp.any(self.center != 0))
+        return self.with_intercept is not None and bool(np.all(self.with_intercept))
 
     def _one_fit(self, name: str) -> None:
         if self.coef.ndim != 1:
@@ -417,26 +445,24 @@ def _places(places: np.ndarray) -> str:
     return f" (fit {', '.join(first)}{rest})"
 
 
-def samples(X: ArrayLike, k: int) -> jax.Array:
-    """New samples, checked for the features of a fit.
+def noise_deviation(precision: Any) -> float:
+    """The standard deviation of the noise; infinite or NaN where the fit came to nothing."""
+    with np.errstate(all="ignore"):
+        return float(1 / np.sqrt(np.asarray(precision, float)))
 
-    Raises:
-        ValueError: If there are not k columns.
-    """
-    X = jnp.asarray(X)
-    if X.ndim < 2 or X.shape[-1] != k:
-        raise ValueError(
-            f"X has shape {X.shape}; predict needs samples in rows and the {k} features of the "
-            "fit in columns."
-        )
-    return X
+
+def _new_samples(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
+    # As in `fit_batch`, one bad dataset of a batch must not keep the others from their results.
+    return _validate.samples(X, coef.shape[-1], coef.dtype, values=coef.ndim == 1)
 
 
 @full_precision
-def linear_predictor(X: ArrayLike, coef: Float[Array, "*b k"]) -> jax.Array:
+def linear_predictor(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
     """X @ coef, for one set of samples or one a batch member; see `Result.predict`.
 
     Raises:
-        ValueError: If X has not as many columns as there are coefficients.
+        TypeError: If X is not an array of real numbers.
+        ValueError: If X has not as many columns as there are coefficients, or a value is not
+            finite.
     """
-    return jnp.einsum("...nk,...k->...n", samples(X, coef.shape[-1]), coef)
+    return jnp.einsum("...nk,...k->...n", _new_samples(X, coef), coef)

@@ -156,6 +156,8 @@ class EG:
     def __post_init__(self):
         """Refuse bad options."""
         _validate.count("sweeps", self.sweeps, low=1)
+        _validate.flag("reparametrize", self.reparametrize)
+        _validate.flag("safeguard", self.safeguard)
         if self.cap is not None:
             _validate.option("cap", self.cap)
         if self.learning_rate is not None and not callable(self.learning_rate):

@@ -8,6 +8,8 @@ import numpy as np
 
 # Columns correlated by at least this are named together in a note.
 _COLLINEAR = 0.9
+# A level of y of so many standard errors is named where no intercept is fitted.
+_NEEDED = 4
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Summary:
     Attributes:
         names: Names of the features.
         coef: Effect of each feature on the mean of y.
-        standard_errors: Of `coef`, or None.
+        standard_errors: Of `coef`, NaN where pruned; or None.
         inclusion: Inclusion rates.
         support: The features kept.
         facts: What there is to say of the fit as a whole, by name.
@@ -51,8 +53,8 @@ class Summary:
         # By hand, so that a fit can be read where nothing but bmjax is installed.
         rows = [("feature", "coef", "std. error", "inclusion", "kept")]
         for i in np.argsort(~self.support, kind="stable"):
-            error = "" if self.standard_errors is None else f"{self.standard_errors[i]:.4g}"
             if self.support[i]:
+                error = "" if self.standard_errors is None else f"{self.standard_errors[i]:.4g}"
                 rows.append(
                     (self.names[i], f"{self.coef[i]:.5g}", error, f"{self.inclusion[i]:.3f}", "yes")
                 )
@@ -83,10 +85,57 @@ def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
         return tuple(f"x{i}" for i in range(k))
     if isinstance(names, str):
         raise ValueError(f"names is the string {names!r}; give a list of {k} names.")
-    names = tuple(map(str, names))
+    try:
+        names = tuple(map(str, names))
+    except TypeError:
+        raise TypeError(f"names is {names!r}; give a list of {k} names.") from None
     if len(names) != k:
         raise ValueError(f"names has {len(names)} entries but the fit has {k} features.")
     return names
+
+
+def level_notes(
+    support: np.ndarray, features: np.ndarray, correlation: np.ndarray, moments: Iterable[Any]
+) -> tuple[str, ...]:
+    """A sentence if least squares on the kept features, given an intercept, needs it.
+
+    By its t statistic, for the features may stand in for the level of y: the mean of what they
+    leave says little. All from sums over samples, those of the columns around their means.
+
+    Args:
+        support: The features kept.
+        features: The feature in each slot, k or more in an empty one.
+        correlation: Of the column in each slot with every column.
+        moments: The fields of `bmjax.Moments`.
+    """
+    given = [np.asarray(field) for field in moments]
+    dust = 100 * np.finfo(given[0].dtype).eps  # what is left of nothing by rounding
+    samples, mean, spread, y_mean, y_spread, y_correlation = (f.astype(float) for f in given)
+    size = int(support.sum())
+    freedom = float(samples) - size - 1
+    kept, scale = support & (spread > 0), spread * np.sqrt(samples)
+    if freedom < 1 or (support & ~kept & (mean != 0)).any():
+        return ()  # a constant column is an intercept
+    rows = np.argsort(np.where(features < len(kept), features, len(kept)), kind="stable")
+    rows = rows[np.append(kept, False)[np.minimum(features[rows], len(kept))]]
+    with np.errstate(all="ignore"):
+        arrays = correlation[rows][:, kept], mean[kept] / scale[kept], y_correlation[kept]
+        if not all(np.isfinite(array).all() for array in (*arrays, y_mean, y_spread)):
+            return ()
+        inverse = np.linalg.pinv(arrays[0], rcond=1e-6, hermitian=True)
+        slopes = inverse @ arrays[2]
+        parts = np.append(y_mean, -np.sqrt(samples) * y_spread * arrays[1] * slopes)
+        level = float(parts.sum())
+        left = max(float(1 - arrays[2] @ slopes), dust)
+        variance = samples * y_spread**2 * left / freedom
+        error = float(np.sqrt(variance * (1 / samples + arrays[1] @ inverse @ arrays[1])))
+    if not abs(level) > _NEEDED * error + dust * np.abs(parts).sum():
+        return ()
+    return (
+        f"no intercept was fitted, but y has a level: {level:.5g} +- {error:.2g} by least squares "
+        f"on the kept features, where y has the mean {float(y_mean):.5g}. Effects and choice are "
+        "those of a line through the origin: fit with an intercept (intercept=True).",
+    )
 
 
 def collinearity_notes(

@@ -1,5 +1,9 @@
-"""What JAX lets a thread set for itself, carried over to those that work for it; BLAS threads."""
+"""Cores and threads: how many there are, what they share, and where there are none left.
 
+JAX lets a thread set some things for itself; they are carried over to the threads that work for it.
+"""
+
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -7,6 +11,32 @@ from typing import Any, NamedTuple
 
 import jax
 from threadpoolctl import ThreadpoolController
+
+
+def cores() -> int:
+    """How many cores this process may use, as far as the system tells."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+# The process whose threads JAX works with; a fork inherits the number and not the threads.
+_at_work: int | None = None
+
+
+def enter() -> None:
+    """Take note that JAX is about to work here, and refuse it in a fork, where it may hang.
+
+    Raises:
+        RuntimeError: If this process was forked from one in which JAX was at work.
+    """
+    global _at_work
+    if _at_work not in (None, os.getpid()):
+        raise RuntimeError(
+            "bmjax was used before this process was forked, and a fork has none of the threads "
+            "that JAX works with, so that a call here may wait for ever. Start processes afresh, "
+            "with multiprocessing.get_context('spawn'), or fork before the first call."
+        )
+    _at_work = os.getpid()
 
 
 class Settings(NamedTuple):

@@ -5,6 +5,8 @@ caller's `jit` or `vmap` they are not.
 """
 
 import numbers
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,6 +14,12 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+
+from bmjax import _threads
+from bmjax._arrays import column_labels, floating_array, real_array
+
+# What JAX counts in: more steps than it holds would take years, and so are as good as no limit.
+MOST_STEPS = 2**31 - 1
 
 
 def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -33,12 +41,13 @@ def weighted_data(
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit or a value is not finite.
     """
+    _threads.enter()
     features, target, dtype = _pair(X, y)
     n = len(target)
     if n < 2:
         raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
     if sample_weights is None:
-        return _finite("X", features, dtype), _finite("y", target, dtype), None
+        return _finite("X", features, dtype, X), _finite("y", target, dtype, y), None
     weights = weights_of_samples(sample_weights, n, dtype)
     if all(map(_known, (features, target, weights))):
         counts = np.asarray(weights) > 0
@@ -50,12 +59,12 @@ def weighted_data(
         if not counts.all():
             features = np.where(counts[:, None], np.asarray(features), 0)
             target = np.where(counts, np.asarray(target), 0)
-    return _finite("X", features, dtype), _finite("y", target, dtype), weights
+    return _finite("X", features, dtype, X), _finite("y", target, dtype, y), weights
 
 
 def _pair(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
     """X as (n, k), y as (n,), where they lie, and their common type."""
-    features, target = _real("X", X), _real("y", y)
+    features, target = floating_array("X", X), floating_array("y", y)
     if features.ndim != 2:
         raise ValueError(
             f"X has shape {features.shape}, wanted (n samples, k features). For one feature use "
@@ -98,9 +107,9 @@ def rows(
             features = np.where(counts[:, None] > 0, features, 0)
             target = np.where(counts > 0, target, 0)
     arrays = []
-    for name, array in (("X", features), ("y", target)):
+    for name, array, given in (("X", features, X), ("y", target, y)):
         if not np.isfinite(array).all():
-            _finite(name, array, array.dtype)  # says what is wrong
+            _finite(name, array, array.dtype, given)  # says what is wrong
         arrays.append(array.astype(float, copy=False))
     return arrays[0], arrays[1], counts
 
@@ -108,8 +117,9 @@ def rows(
 def at_hand(*values: Any) -> bool:
     """Whether the values of arrays can be looked at, and all of them in this process."""
     return all(
-        _known(value) and (not isinstance(value, jax.Array) or value.is_fully_addressable)
+        _known(leaf) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
         for value in values
+        for leaf in (jax.tree.leaves(value) if isinstance(value, list | tuple) else [value])
     )
 
 
@@ -122,8 +132,9 @@ def on_host(
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
-        ValueError: If a shape does not fit or a value is not finite.
+        ValueError: If a shape does not fit, a value is not finite, or fewer than two rows count.
     """
+    _threads.enter()
     features, target, dtype = _pair(X, y)
     n, dtype = len(target), jax.dtypes.canonicalize_dtype(dtype)
     if n < 2:
@@ -132,7 +143,7 @@ def on_host(
     counts, looked_at = None, (features, target)
     if sample_weights is not None:
         weights_of_samples(sample_weights, n, dtype)
-        counts = np.asarray(sample_weights)
+        counts = np.asarray(floating_array("sample_weights", sample_weights))
         present = counts > 0
         if np.sum(present) < 2:
             raise ValueError(
@@ -141,13 +152,13 @@ def on_host(
             )
         if not present.all():
             looked_at = features[present], target[present]
-    for name, array in zip(("X", "y"), looked_at, strict=True):
+    for name, array, given in zip(("X", "y"), looked_at, (X, y), strict=True):
         # The ends are NaN if an entry is, and no array of the size of X is made.
         ends = np.asarray([array.min(), array.max()])
         with np.errstate(over="ignore", invalid="ignore"):
             fits = np.isfinite(ends.astype(dtype)).all()
         if not fits:
-            _finite(name, array, dtype)  # says what is wrong
+            _finite(name, array, dtype, given)  # says what is wrong
     return features, target, counts, dtype
 
 
@@ -158,18 +169,40 @@ def host_data(
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
-        ValueError: If a shape does not fit or a value is not finite.
+        ValueError: If a shape does not fit, a value is not finite, or fewer than two rows count.
     """
-    features, target, weights, _ = on_host(X, y, sample_weights)
-    features, target = features.astype(float), target.astype(float)
-    if weights is None:
-        return features, target, np.ones(len(target))
-    counts = weights > 0
-    return (
-        np.where(counts[:, None], features, 0),
-        np.where(counts, target, 0),
-        weights.astype(float),
-    )
+    features, target, weights = rows(X, y, sample_weights)
+    if np.sum(weights > 0) < 2:
+        raise ValueError(
+            f"X has {np.sum(weights > 0)} row(s) that count; at least 2 samples are needed to see "
+            "any noise."
+        )
+    return features, target, weights
+
+
+def samples(X: ArrayLike, k: int, dtype: Any, *, values: bool = True) -> jax.Array:
+    """New samples in rows, for the k features of a fit, as (..., m, k).
+
+    Args:
+        X: The samples.
+        k: Number of features.
+        dtype: Floating-point type of the fit.
+        values: Whether to refuse values that are not finite.
+
+    Raises:
+        TypeError: If it is not an array of real numbers.
+        ValueError: If there are not k columns or a value is not finite.
+    """
+    _threads.enter()
+    array = floating_array("X", X)
+    if array.ndim < 2 or array.shape[-1] != k:
+        raise ValueError(
+            f"X has shape {array.shape}; predict needs samples in rows and the {k} features of the "
+            "fit in columns."
+        )
+    if values:
+        return _finite("X", array, dtype, X)
+    return jnp.asarray(_cast(array, jax.dtypes.canonicalize_dtype(dtype)))
 
 
 def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
@@ -179,7 +212,7 @@ def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
         TypeError: If they are not real.
         ValueError: If the shape does not fit or one is negative or not finite.
     """
-    array = _real("sample_weights", value)
+    array = floating_array("sample_weights", value)
     if array.shape != (n,):
         raise ValueError(
             f"sample_weights has shape {array.shape}, wanted ({n},): one for each row of X."
@@ -200,7 +233,7 @@ def chosen_features(name: str, value: Any, k: int) -> jax.Array:
         TypeError: If it is neither.
         ValueError: If there are not k booleans, or a number is not one of a feature.
     """
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    array = real_array(name, value)
     if array.size == 0:
         return jnp.zeros(k, bool)
     if array.dtype == bool:
@@ -223,9 +256,15 @@ def chosen_features(name: str, value: Any, k: int) -> jax.Array:
 
 
 def key_words(key: jax.Array) -> list[int]:
-    """The numbers that a JAX random key is, of the new style or the old."""
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+    """The numbers that a JAX random key is, of the new style or the old.
+
+    Raises:
+        TypeError: If it is not a key.
+    """
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.key_data(key)
+    if not isinstance(key, jax.Array | np.ndarray) or key.dtype != np.uint32:
+        raise TypeError(f"key is {key!r}; give one JAX random key: jax.random.key(0).")
     return np.asarray(key).ravel().tolist()
 
 
@@ -253,9 +292,10 @@ def batch(
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit.
     """
-    features, targets, weights = _real("X", X), _real("y", y), None
+    _threads.enter()
+    features, targets, weights = floating_array("X", X), floating_array("y", y), None
     if sample_weights is not None:
-        weights = _real("sample_weights", sample_weights)
+        weights = floating_array("sample_weights", sample_weights)
         if weights.ndim not in (1, 2):
             raise ValueError(
                 f"sample_weights has shape {weights.shape}, wanted (b datasets, n samples), or "
@@ -302,7 +342,7 @@ def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
         TypeError: If it is not real.
         ValueError: If it is neither a number nor k of them, or not finite.
     """
-    array = _real(name, value)
+    array = floating_array(name, value)
     if array.shape not in ((), (k,)):
         raise ValueError(f"{name} has shape {array.shape}, wanted a number or ({k},).")
     return _broadcast(_finite(name, array, dtype), (k,))
@@ -328,12 +368,13 @@ def rate_rows(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
         TypeError: If they are not real.
         ValueError: If the shape does not fit or a rate is outside [0, 1].
     """
-    array = _real(name, value)
+    array = floating_array(name, value)
+    shape = array.shape
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] not in (1, k) or len(array) < 1:
         raise ValueError(
-            f"{name} has shape {np.shape(value)}, wanted a number of starts, (s,) rates or "
+            f"{name} has shape {shape}, wanted a number of starts, (s,) rates or "
             f"(s, {k}) rates, a row a start."
         )
     array = _finite(name, array, dtype)
@@ -357,7 +398,7 @@ def number(
         TypeError: If it is not a real number.
         ValueError: If it is an array or out of range.
     """
-    array = _real(name, value)
+    array = floating_array(name, value)
     if array.shape != ():
         raise ValueError(f"{name} has shape {array.shape}, wanted one number.")
     array = _finite(name, array, dtype)
@@ -380,45 +421,62 @@ def option(name: str, value: Any) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}; it must be a number.")
-    if not 0 < float(value) < np.inf:
+    size: Any = value  # not as a float, which a long int does not fit into
+    if not 0 < size <= sys.float_info.max:
         raise ValueError(f"{name} is {value}; it must be above 0 and finite.")
 
 
-def count(name: str, value: Any, *, low: int) -> int:
-    """A whole number that is at least `low`.
+def count(name: str, value: Any, *, low: int, high: int = MOST_STEPS) -> int:
+    """A whole number from `low` to `high`.
 
     Raises:
         TypeError: If it is not a whole number.
-        ValueError: If it is too small.
+        ValueError: If it is too small or too large.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} is {value!r}; it must be a whole number.")
-    if value < low:
-        raise ValueError(f"{name} is {value}; it must be at least {low}.")
-    return int(value)
+    number = int(value)
+    if number < low:
+        raise ValueError(f"{name} is {number}; it must be at least {low}.")
+    if number > high:
+        raise ValueError(f"{name} is {number}; it must be at most {high}.")
+    return number
+
+
+def steps(name: str, value: Any) -> int:
+    """A limit of steps, 0 or more; one beyond what JAX counts in is as good as none.
+
+    Raises:
+        TypeError: If it is not a whole number.
+        ValueError: If it is below 0.
+    """
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        value = min(int(value), MOST_STEPS)
+    return count(name, value, low=0)
+
+
+def choice(name: str, value: Any, among: Sequence[str]) -> str:
+    """One of some words.
+
+    Raises:
+        TypeError: If it is not a word.
+        ValueError: If it is another.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; it must be one of {', '.join(among)}.")
+    if value not in among:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(among)}.")
+    return value
 
 
 def _known(array: Any) -> bool:
     return not isinstance(array, jax.core.Tracer)
 
 
-def _real(name: str, value: Any) -> Any:
-    """An array, still where it was (NumPy or JAX), of a real type."""
-    if not isinstance(value, jax.Array):
-        try:
-            value = np.asarray(value)
-        except ValueError as error:
-            raise ValueError(f"{name} is not a rectangular array: {error}") from None
-    if jnp.issubdtype(value.dtype, jnp.complexfloating):
-        raise TypeError(f"{name} has dtype {value.dtype}; only real numbers can be fitted.")
-    if not (jnp.issubdtype(value.dtype, jnp.number) or value.dtype == bool):
-        raise TypeError(
-            f"{name} has dtype {value.dtype}; give numbers (encode categories as 0/1 columns)."
-        )
-    if not jnp.issubdtype(value.dtype, jnp.floating):
-        # Integers would wrap around once squared. Host arrays go through float64.
-        value = value.astype(jnp.result_type(float) if isinstance(value, jax.Array) else float)
-    return value
+def _cast(array: Any, dtype: Any) -> Any:
+    """The array in another type; what that cannot hold becomes infinite or zero in silence."""
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
 
 
 def _broadcast(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -428,8 +486,15 @@ def _broadcast(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jnp.broadcast_to(array, shape)
 
 
-def _finite(name: str, array: Any, dtype: Any) -> jax.Array:
-    """The array in its final type, refused if an entry is not finite in it."""
+def _finite(name: str, array: Any, dtype: Any, given: Any = None) -> jax.Array:
+    """The array in its final type, refused if an entry is not finite in it.
+
+    Args:
+        name: What the argument is called.
+        array: Its values.
+        dtype: Their type in the end.
+        given: What the values came in, of which the message names the column if it is a frame.
+    """
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if not _known(array):
         return array.astype(dtype)
@@ -439,17 +504,20 @@ def _finite(name: str, array: Any, dtype: Any) -> jax.Array:
             converted = array.astype(dtype)
             good = bool(jnp.isfinite(converted).all())
     else:
-        with np.errstate(over="ignore"):
-            converted = array.astype(dtype)
+        converted = _cast(array, dtype)
         good = bool(np.isfinite(converted).all())
     if not good:
-        if np.isfinite(np.asarray(array)).all():
+        finite = np.isfinite(np.asarray(array))
+        if finite.all():
             raise ValueError(
                 f"{name} holds values too large for {jnp.dtype(dtype).name}; rescale it or enable "
                 "float64 with jax.config.update('jax_enable_x64', True)."
             )
-        where = np.argwhere(~np.isfinite(np.asarray(array)))
-        place = f" (first at {tuple(int(i) for i in where[0])})" if array.ndim else ""
+        where, place = np.argwhere(~finite), ""
+        if array.ndim:
+            labels = column_labels(given)
+            column = "" if labels is None else f", column {labels[where[0][-1]]!r}"
+            place = f" (first at {tuple(int(i) for i in where[0])}{column})"
         raise ValueError(
             f"{name} holds NaN or infinite values: {len(where)} of them{place}. Drop or impute "
             "those rows first."

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from bmjax._arrays import floating_array
+
 
 class Scores(NamedTuple):
     """Precision, recall and their harmonic mean, each in [0, 1].
@@ -39,6 +41,7 @@ def pruning(support: ArrayLike, truth: ArrayLike) -> Scores:
         The scores, one for each dataset.
 
     Raises:
+        TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
     """
     kept, relevant = _sets(support, truth)
@@ -59,6 +62,7 @@ def selection(support: ArrayLike, truth: ArrayLike) -> Scores:
         The scores, one for each dataset.
 
     Raises:
+        TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
     """
     return _scores(*_sets(support, truth))
@@ -79,9 +83,10 @@ def bias(coef: ArrayLike, truth: ArrayLike) -> Float[Array, "*b"]:
         One number for each dataset, in units of the coefficients.
 
     Raises:
+        TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
     """
-    coef, truth = _together("coef", "truth", *_numbers(coef, truth))
+    coef, truth = _together("coef", "truth", *_numbers(coef=coef, truth=truth))
     towards = jnp.sum(jnp.sign(truth) * (coef - truth), axis=-1)
     relevant = jnp.sum(truth != 0, axis=-1, dtype=truth.dtype)
     return towards / jnp.maximum(relevant, 1)
@@ -98,9 +103,10 @@ def squared_error(coef: ArrayLike, truth: ArrayLike) -> Float[Array, "*b"]:
         One number for each dataset, in squared units of the coefficients.
 
     Raises:
+        TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
     """
-    coef, truth = _together("coef", "truth", *_numbers(coef, truth))
+    coef, truth = _together("coef", "truth", *_numbers(coef=coef, truth=truth))
     return jnp.sum((coef - truth) ** 2, axis=-1)
 
 
@@ -119,9 +125,10 @@ def prediction_error(coef: ArrayLike, X: ArrayLike, y: ArrayLike) -> Float[Array
         One number for each dataset, in squared units of y.
 
     Raises:
+        TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together or there is no sample.
     """
-    coef, X, y = _numbers(coef, X, y)
+    coef, X, y = _numbers(coef=coef, X=X, y=y)
     shapes = f"coef {coef.shape}, X {X.shape} and y {y.shape}"
     if coef.ndim < 1 or X.ndim < 2 or y.ndim < 1 or X.shape[-1:] != coef.shape[-1:]:
         raise ValueError(f"{shapes} do not fit: X needs a column for each coefficient.")
@@ -153,8 +160,8 @@ def _scores(named: Array, wanted: Array) -> Scores:
 
 
 def _sets(support: ArrayLike, truth: ArrayLike) -> tuple[Array, Array]:
-    kept, relevant = jnp.asarray(support).astype(bool), jnp.asarray(truth).astype(bool)
-    return _together("support", "truth", kept, relevant)
+    kept, relevant = _numbers(support=support, truth=truth)
+    return _together("support", "truth", kept != 0, relevant != 0)
 
 
 def _together(name_a: str, name_b: str, a: Array, b: Array) -> tuple[Array, Array]:
@@ -172,9 +179,8 @@ def _together(name_a: str, name_b: str, a: Array, b: Array) -> tuple[Array, Arra
     return jnp.broadcast_to(a, shape), jnp.broadcast_to(b, shape)
 
 
-def _numbers(*values: ArrayLike) -> list[Array]:
+def _numbers(**values: ArrayLike) -> list[Array]:
     """Arrays of one floating-point type, the widest among them."""
-    arrays = [jnp.asarray(value) for value in values]
-    arrays = [a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(float) for a in arrays]
+    arrays = [jnp.asarray(floating_array(name, value)) for name, value in values.items()]
     widest = max((a.dtype for a in arrays), key=lambda dtype: dtype.itemsize)
     return [a.astype(widest) for a in arrays]

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bmjax._arrays import floating_array
 from bmjax._fit import fit
 from bmjax._result import Result
 from bmjax._summary import feature_names
@@ -187,12 +188,14 @@ def path(
     """
     if "initial_inclusion" in options:
         raise ValueError("initial_inclusion is what a path varies; give its values as rates.")
-    rates = np.geomspace(0.02, 0.99, 25) if rates is None else np.sort(np.ravel(rates))
+    rates = np.geomspace(0.02, 0.99, 25) if rates is None else rates
+    rates = np.sort(np.ravel(floating_array("rates", rates)))
     if len(rates) < 2 or not np.all((rates > 0) & (rates <= 1)):
         raise ValueError("rates must be at least two numbers above 0 and at most 1.")
-    if np.ndim(X) == 2:
+    shape = floating_array("X", X).shape
+    if len(shape) == 2:
         # Here and not after the fits, which take their time.
-        names = _names(names, np.shape(X)[1])
+        names = _names(names, shape[1])
     _checked(axes)
     fits = [fit(X, y, initial_inclusion=float(rate), **options) for rate in rates]
     names = _names(names, len(fits[0].coef))

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax import _validate
+from bmjax._arrays import floating_array
 from bmjax._precision import full_precision
 from bmjax._steps import solve_normal_equations
 
@@ -136,16 +137,15 @@ def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Flo
         ValueError: If a shape does not fit, a value is not finite, or a mask mean is outside
             [0, 1].
     """
-    features = jnp.asarray(X)
-    if features.ndim != 2 or jnp.shape(mask_mean) != features.shape[::-1]:
+    features, masks = floating_array("X", X), floating_array("mask_mean", mask_mean)
+    if features.ndim != 2 or masks.shape != features.shape[::-1]:
         raise ValueError(
-            f"X has shape {features.shape} and mask_mean {jnp.shape(mask_mean)}; wanted (n, k) "
-            "and (k, n)."
+            f"X has shape {features.shape} and mask_mean {masks.shape}; wanted (n, k) and (k, n)."
         )
-    features, _ = _validate.data(X, np.zeros(len(features), features.dtype))
+    features, _ = _validate.data(features, np.zeros(len(features), features.dtype))
     n, k = features.shape
     dtype = features.dtype
-    flat = _validate.per_feature("mask_mean", jnp.ravel(jnp.asarray(mask_mean)), n * k, dtype)
+    flat = _validate.per_feature("mask_mean", masks.ravel(), n * k, dtype)
     return _fab_bias(
         features.T,
         _masks(flat).reshape(k, n),
@@ -169,20 +169,15 @@ def _fab_bias(
 
 def _one_feature(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """Both as (n,), of one floating-point type."""
-    x, y = (value if isinstance(value, jax.Array) else np.asarray(value) for value in (x, y))
-    if x.ndim != 1 or x.shape != y.shape or x.size == 0:
-        raise ValueError(f"x has shape {x.shape} and y {y.shape}; wanted (n,) and (n,).")
-    dtype = np.float32
-    for value in (x, y):
-        dtype = np.promote_types(dtype, value.dtype if _is_float(value) else jnp.result_type(float))
+    feature, target = floating_array("x", x), floating_array("y", y)
+    if feature.ndim != 1 or feature.shape != target.shape or feature.size == 0:
+        raise ValueError(f"x has shape {feature.shape} and y {target.shape}; wanted (n,) and (n,).")
+    n = len(feature)
+    dtype = np.promote_types(np.promote_types(feature.dtype, target.dtype), np.float32)
     return (
-        _validate.per_feature("x", x, len(x), dtype),
-        _validate.per_feature("y", y, len(x), dtype),
+        _validate.per_feature("x", feature, n, dtype),
+        _validate.per_feature("y", target, n, dtype),
     )
-
-
-def _is_float(value: Array | np.ndarray) -> bool:
-    return jnp.issubdtype(value.dtype, jnp.floating)
 
 
 def _masks(mask_mean: Array) -> Array:

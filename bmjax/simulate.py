@@ -331,7 +331,10 @@ def _sizes(n: int | None, k: int) -> tuple[int, int]:
 def _floating(dtype: DTypeLike | None) -> jnp.dtype:
     if dtype is None:
         return jnp.result_type(float)
-    canonical = jax.dtypes.canonicalize_dtype(dtype)
+    try:
+        canonical = jax.dtypes.canonicalize_dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype is {dtype!r}; give a floating-point type.") from None
     if not jnp.issubdtype(canonical, jnp.floating):
         raise TypeError(f"dtype is {canonical}; give a floating-point type.")
     return canonical

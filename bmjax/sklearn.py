@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import bmjax
-from bmjax import Result, Status, _validate
+from bmjax import Result, Status, _arrays, _validate
 from bmjax._ragged import filled, rung
 from bmjax._solvers import Solver
 
@@ -138,6 +138,8 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
+        _arrays.refuse_disguised("X", X)
+        _arrays.refuse_disguised("y", y)
         X, y = validate_data(
             self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
         )
@@ -193,6 +195,7 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             ValueError: If X has not the columns of the fit.
         """
         check_is_fitted(self)
+        _arrays.refuse_disguised("X", X)
         X = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
         # In NumPy, since JAX would compile for every number of rows.
         center = self.result_.center

@@ -5,8 +5,10 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -16,6 +18,7 @@ import pytest
 import bmjax
 from bmjax import _cli
 from bmjax._cli import main
+from bmjax._files import write_whole
 from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[1]
@@ -150,7 +153,7 @@ def test_diabetes_is_the_fit_of_the_library_in_float64(diabetes):
     result = bmjax.fit(X, y, intercept=True, standardize=True)
     assert result.coef.dtype == np.float64
     for column, want in enumerate((result.coef, result.standard_errors)):
-        got = [float(rows(diabetes)[name][column] or 0) for name in names]
+        got = [float(rows(diabetes)[name][column] or "nan") for name in names]
         np.testing.assert_allclose(got, want, rtol=5e-4)
     assert float(figure(diabetes, "intercept")) == pytest.approx(float(result.intercept), rel=1e-4)
     deviation = float(figure(diabetes, r"noise \(standard deviation\)"))
@@ -628,6 +631,67 @@ def test_information(capsys, option, words):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes that break this way")
+def test_interrupt_is_one_line(capsys, write, table, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bmjax, "fit", interrupted)
+    assert main([write(table), "--target", "y"]) == 130
+    assert capsys.readouterr() == ("", "bmjax: interrupted.\n")
+
+
+@pytest.mark.parametrize("wait", ["jax.block_until_ready", "numpy.asarray"])
+def test_interrupt_ends_compiled_code(wait):
+    """Here a loop that would take days; in the second way Python does not hear of the signal."""
+    code = """
+import runpy, sys, bmjax, jax, numpy
+def fit(*_, **__):
+    print("now", flush=True)
+    loop = jax.jit(lambda x: jax.lax.fori_loop(0, 2**31 - 1, lambda _, x: x @ x, x))
+    WAIT(loop(jax.numpy.ones((300, 300))))
+bmjax.fit = fit
+sys.argv = ["bmjax"]
+runpy.run_module("bmjax", run_name="__main__")
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code.replace("WAIT", wait)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "now\n"
+        time.sleep(1)  # until the loop is on its way
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert complaint == "bmjax: interrupted.\n"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_file_saved_over_stays_as_private_as_it_was(tmp_path, mode):
+    place = tmp_path / "fit.json"
+    place.write_text("old")
+    place.chmod(mode)
+    write_whole(place, b"new")
+    assert place.read_text() == "new"
+    assert place.stat().st_mode & 0o777 == mode
+
+
+def test_a_name_that_is_not_utf8_is_saved(capsys, table, tmp_path, write):
+    path = os.path.join(tmp_path, os.fsdecode(b"donn\xe9es.csv"))
+    os.rename(write(table), path)
+    saved = tmp_path / "fit.json"
+    run(capsys, path, "--target", "y", "--save", str(saved))
+    assert json.loads(saved.read_bytes())["settings"]["source"] == path
+    pruned = json.loads(saved.read_bytes())["features"][1]
+    assert pruned["kept"] is False
+    assert pruned["standard_error"] is None
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["data.csv", "--target", "y"]])
 def test_broken_pipe_is_quiet(write, table, tmp_path, arguments):
     write(table)

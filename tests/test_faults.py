@@ -1,5 +1,6 @@
 """Kinds of faults that users of sparse regression software report, each with data of its own."""
 
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import bmjax
+from bmjax._threads import cores
 from tests.helpers import lane
 
 N, K = 300, 6
@@ -118,6 +120,44 @@ def test_inputs_and_random_state_are_left_alone():
     np.testing.assert_array_equal(X, copies[0])
     np.testing.assert_array_equal(y, copies[1])
     np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_cores_are_counted_where_the_system_does_not_tell_which(monkeypatch):
+    assert cores() == len(os.sched_getaffinity(0))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cores() == os.cpu_count()
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert cores() == 1
+
+
+def test_a_fork_of_a_process_that_has_fitted_is_told_so():
+    """It has none of JAX's threads, and a fit would wait for them for ever."""
+    code = """
+import os, sys, warnings, numpy as np
+warnings.simplefilter("ignore")
+import bmjax
+X, y = np.random.default_rng(0).normal(size=(2, 20, 1))
+def calls():
+    yield lambda: bmjax.fit(X, y)
+    yield lambda: bmjax.fit_batch(X, y.T)
+    yield lambda: bmjax.fit_stream([(X, y)])
+    yield lambda: bmjax.baselines.least_squares(X, y)
+    yield lambda: first.predict(X)
+first = bmjax.baselines.least_squares(X, y)
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for call in calls():
+    try:
+        call()
+    except RuntimeError as error:
+        assert "spawn" in str(error), error
+    else:
+        os._exit(1)
+os._exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=120)
+    assert done.returncode == 7
 
 
 def test_import_changes_no_setting_and_needs_no_extra():

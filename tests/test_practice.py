@@ -181,6 +181,34 @@ def test_units_do_not_matter(solver):
         np.testing.assert_allclose(other.intercept / scale, plain.intercept, rtol=1e-6)
 
 
+def test_an_intercept_of_zero_is_one():
+    """Of whole numbers that are their own mirror image, all means and the intercept are zero."""
+    half, level = (np.round(8 * part) for part in design(n=30))
+    X, y = np.concatenate([half, -half]), np.concatenate([level, -level])
+    options = dict(SHORT, uncertainty=False, unmasked=range(5))
+    fits = {
+        intercept: [
+            bmjax.fit(X, y, intercept=intercept, **options),
+            jax.jit(lambda X, y, on=intercept: bmjax.fit(X, y, intercept=on, **options))(X, y),
+            lane(
+                bmjax.fit_batch(X[None], y[None], intercept=intercept, **options)._replace(
+                    lane_steps=None
+                ),
+                0,
+            ),
+        ]
+        for intercept in (True, False)
+    }
+    for intercept, ways in fits.items():
+        for r in ways:
+            assert float(r.intercept) == 0
+            assert bool(r.with_intercept) == intercept
+            refit = r.refit(X, y + 3)
+            assert refit.degrees_of_freedom == 55 - intercept
+            assert refit.intercept == pytest.approx(3 if intercept else 0)
+            assert ("intercept" in r.summary().facts) == intercept
+
+
 def test_standardizing_changes_units_alone():
     X, y = design()
     options = dict(intercept=True, history=True, max_steps=3000, noise_precision=1.2)

@@ -12,7 +12,7 @@ from scipy import stats
 
 import bmjax
 from bmjax._resampling import _unimodal_bound
-from tests.helpers import normal_design, plain_fit, plain_fit_batch
+from tests.helpers import normal_design, plain_fit, plain_fit_batch, uniform_design
 
 KEY = jax.random.key(3)
 
@@ -103,6 +103,98 @@ def test_the_table_is_the_result(result):
     np.testing.assert_array_equal(table["kept"], result.support)
     assert isinstance(table, pd.DataFrame)
     assert "standard_error" not in result._replace(uncertainty=None).to_pandas()
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_of_a_pruned_effect_no_standard_error_is_known(data, x64):
+    X, y = data
+    with jax.enable_x64(x64):
+        r = plain_fit(X, y, intercept=True)
+        batch = plain_fit_batch(X[None], y[None], intercept=True, uncertainty=True)
+        kept = np.asarray(r.support)
+        assert kept.any()
+        assert not kept.all()
+        for errors in (
+            r.standard_errors,
+            r.uncertainty.standard_errors_given_masks,
+            batch.standard_errors[0],
+            jax.jit(lambda r: r.standard_errors)(r),
+            r.to_pandas()["standard_error"],
+        ):
+            np.testing.assert_array_equal(np.isnan(errors), ~kept)
+            assert np.all(np.asarray(errors)[kept] > 0)
+        assert np.isfinite(r.predict(X[:2], return_std=True)[1]).all()
+        with jax.debug_nans(True):  # this NaN is meant
+            assert np.isnan(r.standard_errors).any()
+    assert "nan" not in str(r.summary())
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_a_missed_intercept_is_named(data, x64):
+    """By the t statistic of the textbook; also where columns stand in for the level of y."""
+    X, y = data
+    for moved in (X, X + np.array([10.0, 0.0, 20.0, 20.0])):
+        target = X @ [2.0, 0.0, -1.0, 0.0] + y + 20
+        with jax.enable_x64(x64):
+            r = plain_fit(moved, target)
+            (note,) = [n for n in r.summary().notes if "intercept" in n]
+            (other,) = [
+                n
+                for n in jax.tree.map(
+                    lambda leaf: leaf[0],
+                    plain_fit_batch(moved[None], target[None], uncertainty=True)._replace(
+                        lane_steps=None
+                    ),
+                )
+                .summary()
+                .notes
+                if "intercept" in n
+            ]
+        assert "intercept" in str(r.summary()).split("Note: ")[1]
+        A = np.column_stack([moved[:, np.asarray(r.support)], np.ones(80)])
+        want, square = np.linalg.lstsq(A, target)[:2]
+        error = np.sqrt(square[0] / (80 - A.shape[1]) * np.linalg.inv(A.T @ A)[-1, -1])
+        level, _, spread = note.split("level: ")[1].split(" by ")[0].split()
+        assert float(level) == pytest.approx(want[-1], rel=2e-3)
+        assert float(spread) == pytest.approx(error, rel=0.06)
+        assert other.startswith(note[:40])
+
+
+def test_no_intercept_is_missed_where_there_is_none_to_miss(data):
+    X, y = data
+    centred = X - X.mean(axis=0)
+    assert "intercept" not in " ".join(plain_fit(X, y, intercept=True).summary().notes)
+    for columns, target in (
+        (centred, y - y.mean()),
+        (centred, 0 * y),
+        (X + 10, (X + 10) @ [2.0, 0.0, -1.0, 0.0]),  # an exact fit
+    ):
+        assert "intercept" not in " ".join(plain_fit(columns, target).summary().notes)
+    # The design of the paper: no column has mean zero, and y none either, nor an intercept.
+    levels = []
+    for seed in range(8):
+        X, y, _ = uniform_design(seed, 4, n=80)
+        levels.append(y.mean() / y.std())
+        assert not [n for n in plain_fit(X, y).summary().notes if "intercept" in n]
+    assert np.mean(levels) > 0.5
+    X[:, 1] = 3.0  # kept, it is the intercept
+    r = plain_fit(X, y + 40, unmasked=[1])
+    assert not [n for n in r.summary().notes if "intercept" in n]
+
+
+def test_the_summary_of_a_fit_that_came_to_nothing_prints(data, result):
+    X, y = data
+    hole = np.where(np.arange(80)[:, None] == 3, np.nan, X)
+    failed = jax.tree.map(
+        lambda leaf: leaf[0],
+        plain_fit_batch(hole[None], y[None], uncertainty=True)._replace(lane_steps=None),
+    )
+    assert failed.status == bmjax.Status.NON_FINITE
+    for precision in (failed.noise_precision, jnp.asarray(0.0), jnp.asarray(jnp.inf)):
+        for status in bmjax.Status:
+            one = failed._replace(noise_precision=precision, status=jnp.asarray(int(status)))
+            assert status.name in str(one.summary())
+            assert status.name in str(result._replace(status=jnp.asarray(int(status))).summary())
 
 
 def test_a_summary_tells_of_a_fit_that_was_cut_short(data):

@@ -83,7 +83,7 @@ def ard(
         y,
         noise_precision,
         _validate.number("tolerance", wanted, X.dtype, low=0, open_low=False),
-        jnp.asarray(_validate.count("max_steps", max_steps, low=0), jnp.int32),
+        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
     )
 
 

@@ -74,15 +74,16 @@ def best_subset_bic(
     max_features = _validate.count("max_features", max_features, low=0)
     if max_features >= n:
         raise ValueError(f"max_features is {max_features}; it must be below the {n} samples.")
+    exhaustive = _validate.flag("exhaustive", exhaustive)
     if exhaustive and k > _MAX_EXHAUSTIVE:
         raise ValueError(f"X has {k} columns; exhaustive=True takes {_MAX_EXHAUSTIVE} at most.")
     return _best_subset(
         X,
         y,
         noise_precision,
-        jnp.asarray(_validate.count("max_steps", max_steps, low=0), jnp.int32),
+        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
         max_features=min(max_features, k),
-        exhaustive=bool(exhaustive),
+        exhaustive=exhaustive,
     )
 
 

@@ -66,7 +66,7 @@ def lasso(
         _validate.number("alpha", alpha, X.dtype, low=0, open_low=False),
         _validate.number("noise_precision", noise_precision, X.dtype, low=0, open_low=True),
         _tolerance(tolerance, X.dtype),
-        jnp.asarray(_validate.count("max_steps", max_steps, low=0), jnp.int32),
+        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
     )
 
 
@@ -116,7 +116,7 @@ def lasso_cv(
         X,
         y,
         _tolerance(tolerance, X.dtype),
-        jnp.asarray(_validate.count("max_steps", max_steps, low=0), jnp.int32),
+        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
         folds=folds,
         num_alphas=_validate.count("num_alphas", num_alphas, low=1),
     )
