@@ -140,8 +140,8 @@ class Accelerated:
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
         """One cycle."""
 
-        def iterate(_: Array, trail: tuple[State, State, Array, Array]) -> tuple[Any, ...]:
-            _, state, residual, _ = trail
+        def iterate(_: Array, trail: tuple[Any, ...]) -> tuple[Any, ...]:
+            state, residual = trail[1:3]
             new, left = _steps.em_iteration(problem, state, residual, self.sweeps)
             return _without_masks(state), new, left.residual, left.sum_squares
 

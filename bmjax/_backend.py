@@ -7,7 +7,7 @@ written with these helpers and the namespace of their arrays serve both.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,12 @@ from jax import lax
 
 T = TypeVar("T")
 
-# Where an annotation says Array, it is one of either kind.
-Array = jax.Array | np.ndarray | np.generic
+# Where an annotation says Array, it is one of either kind. The two share no class that a type
+# checker knows, so to that it is anything.
+if TYPE_CHECKING:
+    Array: TypeAlias = Any
+else:
+    Array = jax.Array | np.ndarray | np.generic
 
 
 def namespace(*trees: Any) -> Any:

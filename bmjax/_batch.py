@@ -199,8 +199,8 @@ def _of_one_length(
         data = X, own(targets), own(counts)
         if over is None:
             chunk = *data, jnp.asarray(count, jnp.int32), options
-            places, own = _starts_apart(chunk, settings) if apart else (None, settings)
-            result, steps = PROGRAMS.call(_work_off, *chunk, places, static={"settings": own})
+            places, used = _starts_apart(chunk, settings) if apart else (None, settings)
+            result, steps = PROGRAMS.call(_work_off, *chunk, places, static={"settings": used})
         else:
             result, steps = _work_off_spread(data, deal.counts(count), options, over, settings)
         at = deal.places(count)

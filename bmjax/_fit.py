@@ -166,10 +166,10 @@ def fit(
         return wanted._replace(history_length=length)
 
     if over is None and _validate.at_hand(X, y, sample_weights, *asked.values()):
-        *data, dtype = _validate.on_host(X, y, sample_weights)
+        host_X, host_y, counts, dtype = _validate.on_host(X, y, sample_weights)
         with jax.ensure_compile_time_eval():
-            given = checked(data[0].shape[1], dtype, **asked)
-        return _at_hand(*data, given, outputs(given))
+            given = checked(host_X.shape[1], dtype, **asked)
+        return _at_hand(host_X, host_y, counts, given, outputs(given))
     X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, **asked)
     options = given.options
@@ -207,14 +207,13 @@ def _at_hand(
     width = k + int(frame.intercept)
     shape = Shape(*_ladder.filled_shape(n, width))
     problem, options, units = enter_on_host(frame, given.options, X, y, sample_weights, shape)
-    room = Room(n > width, shape.features, shape.features)
+    tall = n > width
+    most = shape.features if tall else min(n // 2 + _always_in(given, k), shape.features)
+    room = Room(tall, most if tall else _ladder.slots(8, most), shape.features)
     # Infinite log-odds are no reason to warn.
     with np.errstate(all="ignore"), one_blas_thread():
-        if not room.tall:
-            most = min(n // 2 + _always_in(given, k), shape.features)
-            room = room._replace(search=_ladder.slots(8, most))
         starts, full = points(problem, options, plan, room)
-        while full and not room.tall and room.search < most:
+        while full and room.search < most:
             room = room._replace(search=_ladder.slots(4 * room.search, most))
             starts, full = points(problem, options, plan, room)
         if plan.dense == 0 and shape.features > 16:

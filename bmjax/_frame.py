@@ -221,7 +221,8 @@ def _framed(
     # What is left of a constant column is rounding, of the type that the numbers came in.
     given = values.dtype if np.issubdtype(values.dtype, np.floating) else np.dtype(np.float64)
     dust = DUST * float(np.finfo(given).eps)
-    values = values.astype(np.float64)
+    # Laid out anew, so that sums do not depend on how the caller's rows lie in memory.
+    values = np.array(values, np.float64, order="C")
     center, scale = np.zeros(len(values)), np.ones(len(values))
     if frame.intercept:
         for _ in range(2):  # the second round takes out the rounding of the first

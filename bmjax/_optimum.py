@@ -86,7 +86,7 @@ class Fitter(Protocol):
         iterations: Iterations that a step of the solver makes.
     """
 
-    totals: Problem | Totals
+    totals: Any
     max_steps: Any
     iterations: int
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -139,7 +139,7 @@ class Passes:
     def _total(self, sums: Callable[[Block], T]) -> T:
         """What a function of a block comes to in all, added in the order of the blocks."""
         workers = cores() if jax.default_backend() == "cpu" else 1
-        inherited, total = Settings.here(), None
+        inherited, total = Settings.here(), cast(Any, None)
 
         def work(block: Block) -> Any:
             with inherited.in_this_thread():

@@ -575,7 +575,7 @@ def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None
     alone = xp.argsort(order).astype(xp.int32)
     starts = xp.stack([xp.zeros(k, bool), alone < rules.most])
     if needed is not None:
-        starts |= needed
+        starts |= needed[None]
     ends = map_rows(from_one, starts)
     best = xp.argmax(ends.score).astype(xp.int32)
     end: Search = jax.tree.map(lambda leaf: leaf[best], ends)

@@ -111,6 +111,7 @@ def _ard(
         exact = m.square <= smallest_square(y)
         noise_precision = unbiased_precision(m.square, n, jnp.asarray(k), y)
     precision = noise_precision
+    assert precision is not None
     diagonal = jnp.diagonal(m.gram)
     live = diagonal > 0
     standard_error = lax.rsqrt(jnp.where(live, precision * diagonal, 1))
