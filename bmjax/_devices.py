@@ -82,6 +82,9 @@ def everywhere(mesh: Mesh, tree: Any) -> Any:
 
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        words = _put(jax.random.key_data(array), sharding)
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(array))
     if isinstance(array, jax.Array) and (sharding.is_fully_addressable or not _here(array)):
         return jax.device_put(array, sharding)
     host = np.asarray(array)

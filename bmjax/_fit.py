@@ -173,7 +173,7 @@ def fit(
     X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, **asked)
     options = given.options
-    room = room_of(*X.shape, given)
+    room = room_of(len(y), X.shape[1], given)
     if over is not None:
         X, y, sample_weights = _devices.rows_split(over, X, y, sample_weights)
         options = _devices.everywhere(over, options)

@@ -13,7 +13,7 @@ import pytest
 
 import bmjax
 from bmjax import _devices
-from bmjax._fit import _fit
+from bmjax._fit import Outputs, _fit, room_of
 from bmjax._options import checked
 from tests import processes
 from tests.helpers import same_bits, uniform_design
@@ -96,7 +96,7 @@ def test_the_work_of_a_device_is_its_share():
 
 
 def work_of_one(devices, n=16_000, k=4):
-    options, solver, plan, frame = checked(
+    given = checked(
         k,
         jnp.dtype(float),
         intercept=False,
@@ -120,13 +120,12 @@ def work_of_one(devices, n=16_000, k=4):
         X,
         y,
         None,
-        _devices.everywhere(over, options),
-        solver=solver,
-        plan=plan,
-        frame=frame,
-        with_uncertainty=False,
-        history_length=None,
-        differentiable=False,
+        _devices.everywhere(over, given.options),
+        solver=given.solver,
+        plan=given.plan,
+        frame=given.frame,
+        room=room_of(n, k, given),
+        outputs=Outputs(uncertainty=False),
     ).compile()
     text = program.as_text()
     # Sums cross, rows never do.
