@@ -101,10 +101,13 @@ class Problem(NamedTuple):
     @property
     def squares(self) -> Float[Array, " k"]:
         """Sum of squares of each feature."""
-        if isinstance(self.X, np.ndarray):  # without an array of the size of X
-            counted = self.X if self.sample_weights is None else self.weighted(self.X)
-            return np.einsum("kn,kn->k", counted, self.X)
-        return self.total(self.X**2)
+        if not isinstance(self.X, np.ndarray):
+            return self.total(self.X**2)
+        # Without an array of the size of X; rows that count zero times are zero.
+        weights = self.sample_weights
+        if weights is None or np.isin(weights, (0, 1)).all():
+            return np.einsum("kn,kn->k", self.X, self.X)
+        return np.einsum("kn,kn,n->k", self.X, self.X, weights)
 
     @property
     def target_square(self) -> Float[Array, ""]:

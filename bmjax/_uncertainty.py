@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._backend import Array, namespace
@@ -98,9 +99,24 @@ def correlation(part: Problem, problem: Problem) -> Float[Array, "m k"]:
 def _one_over_spread(data: Problem) -> Float[Array, " k"]:
     """One over the standard deviation of each column, 0 for a constant one."""
     xp = namespace(data)
-    mean = data.mean(data.X)
+    counts = xp.ones_like(data.y) if data.sample_weights is None else data.sample_weights
+    mean = data.X @ counts / data.num_samples
+    if not isinstance(data.X, np.ndarray):
+        return _around(data, mean)
+    # On the host without a copy of X, but for columns whose squares would cancel.
+    variance = data.squares / data.num_samples - mean**2
+    size = np.where(variance > 0, 1 / np.sqrt(np.where(variance > 0, variance, 1)), 0)
+    cancels = mean**2 > 0.1 * variance
+    size[cancels] = _around(data._replace(X=data.X[cancels]), mean[cancels])
+    return size
+
+
+def _around(data: Problem, mean: Float[Array, " k"]) -> Float[Array, " k"]:
+    """The same from what is left of each column around its mean."""
+    xp = namespace(data)
     away = data.X - mean[:, None]
     variance = data.mean(away**2)
-    widest = xp.max(xp.abs(away), axis=1)
-    varies = widest > DUST * xp.finfo(data.dtype).eps * xp.abs(mean)
+    if data.sample_weights is not None:
+        away = xp.where(xp.broadcast_to(data.sample_weights > 0, away.shape), away, 0)
+    varies = xp.max(xp.abs(away), axis=1) > DUST * xp.finfo(data.dtype).eps * xp.abs(mean)
     return xp.where(varies, 1 / xp.sqrt(xp.where(varies, variance, 1)), 0)
