@@ -169,7 +169,11 @@ def fit(
         host_X, host_y, counts, dtype = _validate.on_host(X, y, sample_weights)
         with jax.ensure_compile_time_eval():
             given = checked(host_X.shape[1], dtype, **asked)
-        return _at_hand(host_X, host_y, counts, given, outputs(given))
+        # Infinite log-odds, and squares out of range, which have a status, are no reason to warn.
+        with np.errstate(all="ignore"), one_blas_thread():
+            result = _at_hand(host_X, host_y, counts, given, outputs(given))
+        with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
+            return jax.device_put(result)
     X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, **asked)
     options = given.options
@@ -210,25 +214,21 @@ def _at_hand(
     tall = n > width
     most = shape.features if tall else min(n // 2 + _always_in(given, k), shape.features)
     room = Room(tall, most if tall else _ladder.slots(8, most), shape.features)
-    # Infinite log-odds are no reason to warn.
-    with np.errstate(all="ignore"), one_blas_thread():
+    starts, full = points(problem, options, plan, room)
+    while full and room.search < most:
+        room = room._replace(search=_ladder.slots(4 * room.search, most))
         starts, full = points(problem, options, plan, room)
-        while full and room.search < most:
-            room = room._replace(search=_ladder.slots(4 * room.search, most))
-            starts, full = points(problem, options, plan, room)
-        if plan.dense == 0 and shape.features > 16:
-            size = int(np.sum(np.any(starts.inclusion > 0, axis=0) | ~problem.maskable))
-            slots = _ladder.slots(size + plan.moves + 1, shape.features)
-            room = room._replace(fit=slots)
-        fitter = InMemory(problem, options, given.solver, outputs.history_length)
-        end, record = best_fit(fitter, plan, starts, room.fit)
-        certain = None
-        if outputs.uncertainty:
-            certain = uncertainty_at(problem, end.outcome.state, end.features)
-        result = leave(frame, units, report(end, record, certain), np)
-        result = jax.tree.map(lambda leaf: _as_fitted(leaf, problem.y.dtype), result)
-    with jax.ensure_compile_time_eval():  # also while a function of the caller's is being traced
-        return jax.device_put(result)
+    if plan.dense == 0 and shape.features > 16:
+        size = int(np.sum(np.any(starts.inclusion > 0, axis=0) | ~problem.maskable))
+        slots = _ladder.slots(size + plan.moves + 1, shape.features)
+        room = room._replace(fit=slots)
+    fitter = InMemory(problem, options, given.solver, outputs.history_length)
+    end, record = best_fit(fitter, plan, starts, room.fit)
+    certain = None
+    if outputs.uncertainty:
+        certain = uncertainty_at(problem, end.outcome.state, end.features)
+    result = leave(frame, units, report(end, record, certain), np)
+    return jax.tree.map(lambda leaf: _as_fitted(leaf, problem.y.dtype), result)
 
 
 def _as_fitted(leaf: Any, dtype: Any) -> np.ndarray:

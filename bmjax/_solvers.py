@@ -207,7 +207,7 @@ class EG:
         """
         before = carry.state
         left = _steps.residual(problem, before)
-        by_m, _ = _steps.maximise(problem, before, left, before.active)
+        by_m, _ = _steps.maximise(problem, before, before.active)
         by_g, optimizer = _steps.ascend(
             problem, before, left, self._chain(problem), carry.optimizer
         )
@@ -249,7 +249,7 @@ class EG:
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
         residual = _steps.residual(problem, state)
-        state, _ = _steps.sweep(problem, state, residual, self.sweeps, skip_pruned=True)
+        state = _steps.sweep(problem, state, residual, self.sweeps, skip_pruned=True)
         return _steps.prune(problem, state)
 
 

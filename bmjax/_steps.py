@@ -36,7 +36,7 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
     Returns:
         The state with new mask means.
     """
-    return sweep(problem, state, residual(problem, state), sweeps)[0]
+    return sweep(problem, state, residual(problem, state), sweeps)
 
 
 def sweep(
@@ -46,8 +46,8 @@ def sweep(
     sweeps: int,
     skip_pruned: bool = False,
     residual_weights: Float[Array, " k"] | None = None,
-) -> tuple[State, Float[Array, " n"]]:
-    """The E step from a residual already at hand, and the residual that it leaves.
+) -> State:
+    """The E step from a residual already at hand.
 
     With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
     after them, and the masks of pruned ones are left as they are, without effect since their
@@ -56,8 +56,8 @@ def sweep(
     """
     offset = mask_offset(state, problem.num_samples)
     carry = state.mask_mean, residual
-    mask_mean, left = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
-    return state._replace(mask_mean=mask_mean), left
+    mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
+    return state._replace(mask_mean=mask_mean)
 
 
 def mask_offset(state: State, n: int | Float[Array, ""]) -> Float[Array, " k"]:
@@ -180,8 +180,7 @@ def m_step(problem: Problem, state: State) -> State:
     Returns:
         The state with new weights, log-odds and noise precision.
     """
-    blank = state._replace(weights=namespace(state).zeros_like(state.weights))
-    return maximise(problem, blank, problem.y, state.active)[0]
+    return maximise(problem, state, state.active)[0]
 
 
 @full_precision
@@ -295,23 +294,24 @@ def weights_and_rates(
 
 
 def maximise(
-    problem: Problem,
-    before: State,
-    residual: Float[Array, " n"],
-    active: Bool[Array, " k"] | None = None,
+    problem: Problem, state: State, active: Bool[Array, " k"] | None = None
 ) -> tuple[State, Leftover]:
-    """The M step at the masks of a state, whose weights leave a residual, and what it leaves of y.
+    """The M step at the masks of a state, and what it leaves of y.
+
+    From sums around zero weights, so that the new ones are a function of the masks alone and come
+    to rest with them; from the residual that a sweep leaves they would go on moving by its
+    rounding.
 
     Args:
         problem: The dataset.
-        before: The state.
-        residual: y - (X o M) weights there.
+        state: Only masks, and what is active, are read.
         active: The features to keep. Default: those that pruning leaves.
     """
-    sums, masked = masked_sums(problem, before, residual)
+    blank = state._replace(weights=namespace(state).zeros_like(state.weights))
+    sums, masked = masked_sums(problem, blank, problem.y)
     if active is None:
-        active = survivors(problem, before, sums.kept / problem.num_samples)
-    state = weights_and_rates(problem, before, sums, active)
+        active = survivors(problem, state, sums.kept / problem.num_samples)
+    state = weights_and_rates(problem, blank, sums, active)
     return _with_noise_precision(problem, state, masked, sums.variance)
 
 
@@ -327,8 +327,8 @@ def em_iteration(
     The masks of pruned features are not cleared, which would be a pass over all of them: call
     `restrict` once at the end. `residual_weights` as for `sweep`.
     """
-    state, left = sweep(problem, state, residual, sweeps, True, residual_weights)
-    return maximise(problem, state, left)
+    state = sweep(problem, state, residual, sweeps, True, residual_weights)
+    return maximise(problem, state)
 
 
 def ascend(

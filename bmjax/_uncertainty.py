@@ -98,11 +98,10 @@ def correlation(part: Problem, problem: Problem) -> Float[Array, "m k"]:
 
 def _one_over_spread(data: Problem) -> Float[Array, " k"]:
     """One over the standard deviation of each column, 0 for a constant one."""
-    xp = namespace(data)
-    counts = xp.ones_like(data.y) if data.sample_weights is None else data.sample_weights
-    mean = data.X @ counts / data.num_samples
     if not isinstance(data.X, np.ndarray):
-        return _around(data, mean)
+        return _around(data, data.mean(data.X))
+    counts = np.ones_like(data.y) if data.sample_weights is None else data.sample_weights
+    mean = data.X @ counts / data.num_samples
     # On the host without a copy of X, but for columns whose squares would cancel.
     variance = data.squares / data.num_samples - mean**2
     size = np.where(variance > 0, 1 / np.sqrt(np.where(variance > 0, variance, 1)), 0)

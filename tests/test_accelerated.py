@@ -119,10 +119,10 @@ def test_sweep_from_the_residual_of_other_weights(sweeps):
     """The same as from the residual that the state's own weights leave."""
     problem, state = some_state(1)
     before = state._replace(weights=jnp.where(state.active, 1.3 * state.weights + 0.1, 0))
-    with_old, _ = _steps.sweep(
+    with_old = _steps.sweep(
         problem, state, _steps.residual(problem, before), sweeps, True, before.weights
     )
-    with_own, _ = _steps.sweep(problem, before, _steps.residual(problem, before), sweeps, True)
+    with_own = _steps.sweep(problem, before, _steps.residual(problem, before), sweeps, True)
     assert jnp.abs(with_old.mask_mean - with_own.mask_mean).max() > 1e-3
 
     # By hand: each feature's old effect is taken out and its new one put in.
