@@ -9,7 +9,7 @@ serve a state with fractional masks, whose slab is that of the masked features.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -619,9 +619,9 @@ def most_features(n: int | Array, k: int | Array) -> int | Array:
     return namespace(n, k).where(n > k, k, n // 2).astype("int32")
 
 
-def flat(price: float, m: int, dtype: jnp.dtype) -> Pricing:
-    """The same charge for every feature, and none for the size."""
-    charges = Charges(jnp.full(m, price, dtype), jnp.asarray(price, dtype), jnp.zeros(1, dtype))
+def flat(price: float, m: int, dtype: Any, xp: Any = jnp) -> Pricing:
+    """The same charge for every feature, and none for the size, in arrays of a namespace."""
+    charges = Charges(xp.full(m, price, dtype), xp.asarray(price, dtype), xp.zeros(1, dtype))
     return lambda features, coef, square: charges
 
 

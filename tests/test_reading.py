@@ -292,7 +292,9 @@ def test_collinear_groups_are_named_once():
         correlation[i, j] = correlation[j, i] = -0.95
     correlation[3, 4] = correlation[4, 3] = 0.99  # both pruned: nothing to say
     kept = np.array([True, False, True, False, False, True])
-    notes = collinearity_notes(names, kept, correlation)
+    slots = np.array([0, 2, 5, 6])  # the last one is empty
+    rows = np.concatenate([correlation[slots[:3]], np.zeros((1, 6))])
+    notes = collinearity_notes(names, kept, slots, rows)
     assert len(notes) == 1
     assert notes[0].startswith("a, c (kept) and b (pruned) are correlated by 0.9 or more")
 
