@@ -140,25 +140,36 @@ class Accelerated:
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
         """One cycle."""
 
-        def iterate(_: Array, trail: tuple[Any, ...]) -> tuple[Any, ...]:
-            state, residual = trail[1:3]
-            new, left = _steps.em_iteration(problem, state, residual, self.sweeps)
-            return _without_masks(state), new, left.residual, left.sum_squares
+        def iterate(i: Array, trail: tuple[Any, ...]) -> tuple[Any, ...]:
+            first, last, residual, second, _ = trail
+            # The third iteration starts from beyond, with the residual of the second's weights.
+            beyond = i == 2
+            moved = self.beyond(carry, first, last)
+            start = last._replace(
+                log_odds=jnp.where(beyond, moved.log_odds, last.log_odds),
+                weights=jnp.where(beyond, moved.weights, last.weights),
+            )
+            new, left = _steps.em_iteration(
+                problem, start, residual, self.sweeps, residual_weights=last.weights
+            )
+            kept = new, left.residual, left.sum_squares
+            second = select(i == 1, kept, second)
+            first = select(beyond, first, _without_masks(last))
+            return first, new, left.residual, second, left.sum_squares
 
-        start = carry.state
-        begun = _without_masks(start), start, carry.residual, jnp.zeros((), problem.dtype)
-        first, second, left, sum_squares = jax.lax.fori_loop(0, 2, iterate, begun)
-        beyond = self.beyond(carry, first, second)
-        third, third_left = _steps.em_iteration(
-            problem, beyond, left, self.sweeps, residual_weights=second.weights
+        start, zero = carry.state, jnp.zeros((), problem.dtype)
+        begun = start, carry.residual, zero
+        trail = _without_masks(start), start, carry.residual, begun, zero
+        first, third, third_left, (second, left, sum_squares), third_squares = jax.lax.fori_loop(
+            0, 3, iterate, trail
         )
-        bound = bound_after_m_step(problem, third, third_left.sum_squares)
+        bound = bound_after_m_step(problem, third, third_squares)
         return self.judge(
             problem,
             carry,
             first,
             Candidate(second, left, lambda: bound_after_m_step(problem, second, sum_squares)),
-            Candidate(third, third_left.residual, lambda: bound),
+            Candidate(third, third_left, lambda: bound),
         )
 
     def beyond(self, carry: AcceleratedCarry, first: State, second: State) -> State:
