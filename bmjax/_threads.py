@@ -5,8 +5,9 @@ JAX lets a thread set some things for itself; they are carried over to the threa
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
@@ -66,13 +67,31 @@ class Settings(NamedTuple):
             yield
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+_limiting = Lock()
+# How many calls now want one thread, and what the libraries had before the first of them.
+_wanting, _before = 0, None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """A context in which NumPy's and SciPy's products run on one thread.
 
     Theirs are small here. Spread over threads each of them waits for all, and beside other work
-    that took 8 ms in the place of 0.2 (OpenBLAS, two cores).
+    that took 8 ms in the place of 0.2 (OpenBLAS, two cores). The setting is one of the process, so
+    the last of several threads that leave gives it back.
     """
-    return _controller().limit(limits=1, user_api="blas")
+    global _wanting, _before
+    with _limiting:
+        if _wanting == 0:
+            _before = _controller().limit(limits=1, user_api="blas")
+        _wanting += 1
+    try:
+        yield
+    finally:
+        with _limiting:
+            _wanting -= 1
+            if _wanting == 0 and _before is not None:
+                _before.restore_original_limits()
 
 
 @cache

@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import threadpoolctl
 
 import bmjax
 from bmjax import Status, _fit, _ladder
 from bmjax._programs import Programs
+from bmjax._threads import one_blas_thread
 from tests.helpers import normal_design, plain_fit, uniform_design
 
 OPTIONS = [
@@ -160,3 +162,22 @@ def test_rungs():
         if size > 64:
             assert features <= 1.25 * size
     assert len({_ladder.rows(size) for size in range(1, 5001)}) < 35
+
+
+def test_the_threads_of_products_are_given_back():
+    """Also where contexts overlap without being nested, as in threads."""
+
+    def threads():
+        return [part["num_threads"] for part in threadpoolctl.threadpool_info()]
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        blas = [p for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]
+        assert all(part["num_threads"] == 1 for part in blas)
+        first.__exit__(None, None, None)
+        assert threads() != before or not blas
+        second.__exit__(None, None, None)
+        assert threads() == before
