@@ -188,15 +188,15 @@ def refreshed(source: Source, slab: Slab) -> Slab:
     """
     xp = namespace(slab.gram)
     features, gram, coef = slab.features, slab.gram, slab.coef
-    inverse = _inverse(gram, features)
+    inverse = _inverse(take(gram.T, features).T, slab.used)
     slope, square = source.leftover(features, coef)
 
     def refine(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         coef, slope, square = carry
-        step = inverse @ _at(slope, features)
+        step = inverse @ take(slope, features)
         after = slope - step @ gram
         # ||r - X step||^2, with X'r before and after.
-        square = square - step @ (_at(slope, features) + _at(after, features))
+        square = square - step @ (take(slope, features) + take(after, features))
         return coef + step, after, square
 
     coef, slope, square = fori_loop(2, refine, (coef, slope, square))
@@ -211,19 +211,11 @@ def _begun(features: Int[Array, " m"], gram: Float[Array, "m k"], coef: Float[Ar
     return Slab(features, gram, inverse, reach, coef, xp.zeros(k, dtype), xp.zeros((), dtype))
 
 
-def _at(values: Float[Array, " k"], features: Int[Array, " m"]) -> Float[Array, " m"]:
-    """Values of the features in the slots, zero in empty slots."""
-    return take(values, features)
-
-
-def _inverse(gram: Float[Array, "m k"], features: Int[Array, " m"]) -> Float[Array, "m m"]:
-    """The inverse of X'X over the slots, zero in empty ones."""
-    xp = namespace(gram)
-    m = len(features)
-    used = features < gram.shape[1]
+def _inverse(among: Float[Array, "m m"], used: Bool[Array, " m"]) -> Float[Array, "m m"]:
+    """The inverse of the products of the kept columns, unit length, zero in empty slots."""
+    xp, m = namespace(among), len(used)
     both = used[:, None] & used[None, :]
-    among = take(gram.T, features).T
-    ridge = 2 * m * xp.finfo(gram.dtype).eps
+    ridge = 2 * m * xp.finfo(among.dtype).eps
     half = inverse_factor(xp.where(both, among, 0) + xp.diag(xp.where(used, ridge, 1)))
     return xp.where(both, half.T @ half, 0)
 
@@ -253,12 +245,7 @@ def slab_at(
     diagonal = xp.diagonal(omega)
     own = xp.where(used & (diagonal > 0), 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)), 0)
     gram = gram * own[:, None] * scale[None, :]
-    m = len(features)
-    both = used[:, None] & used[None, :]
-    ridge = 2 * m * xp.finfo(gram.dtype).eps
-    unit = xp.where(both, omega, 0) * own[:, None] * own[None, :]
-    half = inverse_factor(unit + xp.diag(xp.where(used, ridge, 1)))
-    inverse = xp.where(both, half.T @ half, 0)
+    inverse = _inverse(omega * own[:, None] * own[None, :], used)
     coef = xp.where(own > 0, weights / xp.where(own > 0, own, 1), 0)
     return Slab(features, gram, inverse, inverse @ gram, coef, slope * scale, square)
 
