@@ -44,7 +44,7 @@ _CHUNK = 2**26  # bytes of input that travel to the device at once
 _PAYS = 2**18  # bytes of input from which on a call costs little beside the fits it makes
 _ACCELERATOR_LANES = 512
 # Features up to which every feature has a slot, and starts are found in the same program as fits.
-_TOGETHER = 32
+_TOGETHER = 16
 
 
 def fit_batch(
