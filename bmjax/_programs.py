@@ -42,7 +42,6 @@ class Programs:
         function: Callable[..., Any],
         *arguments: Any,
         static: Mapping[str, Any],
-        options: dict[str, Any] | None = None,
     ) -> Any:
         """What a function of arrays returns, compiled for their shapes and types.
 
@@ -50,7 +49,6 @@ class Programs:
             function: A pure function, defined at the top level of a module.
             *arguments: Pytrees of arrays.
             static: Its other arguments, by name, each hashable.
-            options: Compiler options.
         """
         whole = partial(function, **static)
         if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
@@ -59,12 +57,12 @@ class Programs:
         try:
             hash(key)
         except TypeError:  # a user's function that cannot be told from another
-            return jax.jit(whole, compiler_options=options)(*arguments)
+            return jax.jit(whole)(*arguments)
         with self._lock:
             program = self._kept.pop(key, None)
             if program is None:
                 # Compiled ahead, it runs also while a function of the caller's is being traced.
-                program = jax.jit(whole, compiler_options=options).lower(*arguments).compile()
+                program = jax.jit(whole).lower(*arguments).compile()
             self._kept[key] = program
             dropped = len(self._kept) > self._most
             if dropped:
