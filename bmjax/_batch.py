@@ -24,13 +24,14 @@ from bmjax._criterion import criterion
 from bmjax._fit import room_of
 from bmjax._frame import Frame, Units, enter, leave
 from bmjax._initial import Point, Room
+from bmjax._names import names_of, numbers_of
 from bmjax._optimum import Climb, End, InMemory, Plan, begin, best_fit, next_fit, points, report
 from bmjax._options import checked
 from bmjax._precision import full_precision
 from bmjax._programs import PROGRAMS
 from bmjax._ragged import groups as by_rung
 from bmjax._ragged import is_ragged
-from bmjax._result import LaneSteps, Result, Starts
+from bmjax._result import LaneSteps, Result, Starts, named
 from bmjax._solvers import Solver
 from bmjax._threads import Settings, cores
 from bmjax._types import Problem
@@ -80,6 +81,7 @@ def fit_batch(
             host and travel in chunks, so they may be larger than the device's memory. Or a list
             of (n_i, k), datasets of different length, with y and `sample_weights` lists as well:
             they are filled up with rows that do not count to a few lengths, each a compilation.
+            The column names of frames, those of the first, stay with the result.
         y: (b, n) targets; (n,) for all datasets if these differ by `sample_weights` of (b, n).
         intercept: As for `fit`.
         unmasked: As for `fit`, the same for all datasets.
@@ -110,9 +112,10 @@ def fit_batch(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or an option is out of range.
     """
+    names = names_of(X[0] if isinstance(X, list | tuple) and len(X) else X)
     asked = {
         "intercept": intercept,
-        "unmasked": unmasked,
+        "unmasked": numbers_of("unmasked", unmasked, names),
         "standardize": standardize,
         "solver": solver,
         "noise_precision": noise_precision,
@@ -127,16 +130,17 @@ def fit_batch(
     }
     fit_them = partial(_of_one_length, asked=asked, uncertainty=uncertainty, width=width, mesh=mesh)
     if not is_ragged(X):
-        return fit_them(X, y, sample_weights)
+        return named(fit_them(X, y, sample_weights), names)
     groups = by_rung(X, y, sample_weights)
     parts = [fit_them(group.X, group.y, group.sample_weights) for group in groups]
     spent = [part.lane_steps for part in parts if part.lane_steps is not None]
     order = np.argsort(np.concatenate([group.numbers for group in groups]))
     result = jax.tree.map(
         lambda *leaves: jnp.concatenate(leaves)[order],
-        *(part._replace(lane_steps=None) for part in parts),
+        *parts,
     )
-    return result._replace(lane_steps=LaneSteps(*map(sum, zip(*spent, strict=True))))
+    spent = LaneSteps(*map(sum, zip(*spent, strict=True)))
+    return named(result, names)._replace(lane_steps=spent)
 
 
 def _of_one_length(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmjax import _validate
+from bmjax._names import names_of
 
 # A block and its masks fit into the cache of a core.
 _BLOCK_BYTES = 2**20
@@ -28,7 +29,7 @@ class Block(NamedTuple):
 
 
 class Blocks:
-    """A source, checked as it is read.
+    """A source, checked as it is read; `k` is its number of features, `names` theirs or None.
 
     Args:
         source: As for `fit_stream`.
@@ -57,6 +58,7 @@ class Blocks:
             if first is None:
                 raise ValueError("blocks holds no block; at least two rows are needed.")
         self.block_rows = block_rows or 1
+        self.names = names_of(*first[:2])
         self.k = _checked(first, 0).X.shape[1]
         if block_rows is None:
             self.block_rows = max(_BLOCK_BYTES // (self.k * 8), 16)

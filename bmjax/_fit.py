@@ -12,10 +12,11 @@ from bmjax import _devices, _ladder, _lane, _validate
 from bmjax._derivative import implicit_coef
 from bmjax._frame import Frame, Shape, enter, enter_on_host, leave
 from bmjax._initial import Room
+from bmjax._names import names_of, numbers_of
 from bmjax._optimum import InMemory, Plan, best_fit, points, report
 from bmjax._options import Checked, checked
 from bmjax._precision import full_precision
-from bmjax._result import Result
+from bmjax._result import Result, named
 from bmjax._solvers import Solver
 from bmjax._threads import one_blas_thread
 from bmjax._uncertainty import uncertainty as uncertainty_at
@@ -68,13 +69,13 @@ def fit(
     nothing.
 
     Args:
-        X: (n, k) features, samples in rows.
-        y: (n,) target; (n, 1) is taken as (n,).
+        X: (n, k) features, samples in rows. The column names of a frame stay with the result.
+        y: (n,) target; (n, 1) is taken as (n,). The name of a series stays with the result.
         intercept: Whether to fit the level of y, a feature of ones that is never masked. Columns
             and y are centred first, so that the fit does not depend on where a column has its
             zero. Default: no, as in the paper.
         unmasked: Features that are always in, never masked and never pruned: (k,) booleans, or
-            their numbers.
+            their numbers, or of a frame the names of its columns, such as `["age", "sex"]`.
         sample_weights: (n,) how often each row counts, >= 0: with 0 the row is absent, and an
             integer is the same as the row repeated, in every n of the bound too (where distinct
             rows are no more than the features, it is they that limit the support). A fraction
@@ -140,9 +141,10 @@ def fit(
         Kondo, Maeda, Hayashi, "Bayesian Masking: Sparse Bayesian Estimation with Weaker
         Shrinkage Bias", ACML 2015.
     """
+    names = names_of(X, y)
     asked = {
         "intercept": intercept,
-        "unmasked": unmasked,
+        "unmasked": numbers_of("unmasked", unmasked, names),
         "standardize": standardize,
         "solver": solver,
         "noise_precision": noise_precision,
@@ -173,7 +175,7 @@ def fit(
         with np.errstate(all="ignore"), one_blas_thread():
             result = _at_hand(host_X, host_y, counts, given, outputs(given))
         with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
-            return jax.device_put(result)
+            return named(jax.device_put(result), names)
     X, y, sample_weights = _validate.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, **asked)
     options = given.options
@@ -192,7 +194,7 @@ def fit(
         room=room,
         outputs=outputs(given),
     )
-    return result if over is None else _devices.local(result)
+    return named(result if over is None else _devices.local(result), names)
 
 
 def _at_hand(

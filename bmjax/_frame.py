@@ -334,6 +334,10 @@ def _of_user(
         by_slot=uncertainty.by_slot[both][:, both] * by_size,
         by_slot_given_masks=uncertainty.by_slot_given_masks[both][:, both] * by_size,
         correlation=uncertainty.correlation[rows, :k],
+        least_squares_by_slot=uncertainty.least_squares_by_slot[rows] * size[:count],
+        relative_size=uncertainty.relative_size[rows] / size[:count],
+        r_squared=uncertainty.r_squared,
+        freedom=uncertainty.freedom,
     )
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bmjax import _validate
 from bmjax._bar import progress_bar
 from bmjax._batch import fit_batch
+from bmjax._names import Names, names_of, numbers_of
 
 # Fits between two updates of the progress bar; a power of two, so that one shape is compiled.
 _CHUNK = 128
@@ -37,6 +38,7 @@ class StabilitySelection(NamedTuple):
             agree on a feature is unimodal; NaN where it does not apply.
         supports: What each fit kept; fits 2 i and 2 i + 1 are of complementary halves.
         status: How each fit ended, a code of `Status`.
+        names: What the features and the target are called, if the data said so.
     """
 
     frequencies: Float[Array, " k"]
@@ -48,6 +50,7 @@ class StabilitySelection(NamedTuple):
     expected_false_unimodal: float
     supports: Bool[np.ndarray, "resamples k"]
     status: Any
+    names: Names | None = None
 
 
 class Bootstrap(NamedTuple):
@@ -64,6 +67,7 @@ class Bootstrap(NamedTuple):
         coef: Effects of each fit.
         intercept: Intercept of each fit.
         status: How each fit ended, a code of `Status`.
+        names: What the features and the target are called, if the data said so.
     """
 
     lower: Float[np.ndarray, " k"]
@@ -76,6 +80,7 @@ class Bootstrap(NamedTuple):
     coef: Float[np.ndarray, "resamples k"]
     intercept: Float[np.ndarray, " resamples"]
     status: Any
+    names: Names | None = None
 
 
 def stability_selection(
@@ -111,6 +116,8 @@ def stability_selection(
         Meinshausen and Buhlmann, "Stability selection", JRSS B, 2010; Shah and Samworth,
         "Variable selection with error control: another look at stability selection", JRSS B, 2013.
     """
+    names = names_of(X, y)
+    options["unmasked"] = numbers_of("unmasked", options.get("unmasked"), names)
     X, y = _validate.data(X, y)
     n, k = X.shape
     resamples = _validate.count("resamples", resamples, low=2)
@@ -134,7 +141,7 @@ def stability_selection(
     frequencies = supports.mean(axis=0)
     by_pair = supports.reshape(pairs, 2, k).mean(axis=1)
     spread = by_pair.std(axis=0, ddof=1) if pairs > 1 else np.full(k, np.nan)
-    unmasked = options.get("unmasked")
+    unmasked = options["unmasked"]
     maskable = np.ones(k, bool)
     if unmasked is not None:
         maskable = ~np.asarray(_validate.chosen_features("unmasked", unmasked, k))
@@ -151,6 +158,7 @@ def stability_selection(
         expected_false_unimodal=_unimodal_bound(float(average), int(choices), threshold, pairs),
         supports=supports,
         status=np.concatenate([np.asarray(part.status) for part in parts]),
+        names=names,
     )
 
 
@@ -188,6 +196,8 @@ def bootstrap(
     Reference:
         Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
     """
+    names = names_of(X, y)
+    options["unmasked"] = numbers_of("unmasked", options.get("unmasked"), names)
     X, y = _validate.data(X, y)
     n = len(y)
     resamples = _validate.count("resamples", resamples, low=1)
@@ -213,6 +223,7 @@ def bootstrap(
         coef=coef,
         intercept=intercept,
         status=np.concatenate([np.asarray(part.status) for part in parts]),
+        names=names,
     )
 
 

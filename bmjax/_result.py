@@ -1,6 +1,8 @@
 """What a fit returns."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import jax
@@ -9,10 +11,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax import _validate
+from bmjax._arrays import floating_array
 from bmjax._backend import Array
+from bmjax._names import Names, feature_names, in_order
 from bmjax._precision import full_precision
-from bmjax._refit import RefitResult, refit
-from bmjax._summary import Summary, collinearity_notes, feature_names, level_notes
+from bmjax._refit import RefitResult, half_width, refit
+from bmjax._summary import (
+    Summary,
+    collinearity_notes,
+    figure,
+    level_notes,
+    masked_rows_notes,
+    zero_notes,
+)
 from bmjax._types import Status
 
 
@@ -114,6 +125,12 @@ class Uncertainty(NamedTuple):
             the weights there, lambda Omega (equation (12) of the paper), each times its inclusion
             rate. Too small where masks have been fitted to noise.
         correlation: Of the column in each slot with every column; 0 for a constant one.
+        least_squares_by_slot: Effects by least squares on the support, which has no masks.
+        relative_size: Standard deviation of the column in each slot over that of y; without an
+            intercept their root mean squares.
+        r_squared: The share of the variance of y that the effects explain, 1 - ||y - X coef||^2
+            over the square of y around its mean; without an intercept around zero.
+        freedom: Degrees of freedom n - p of the noise variance, 0 where that is known.
         support: The features that the covariances are of.
     """
 
@@ -121,6 +138,10 @@ class Uncertainty(NamedTuple):
     by_slot: Float[Array, "*b q q"]
     by_slot_given_masks: Float[Array, "*b q q"]
     correlation: Float[Array, "*b m k"]
+    least_squares_by_slot: Float[Array, "*b m"]
+    relative_size: Float[Array, "*b m"]
+    r_squared: Float[Array, "*b"]
+    freedom: Float[Array, "*b"]
     support: Bool[Array, "*b k"] | None = None
 
     @property
@@ -137,6 +158,16 @@ class Uncertainty(NamedTuple):
     def covariance_given_masks(self) -> Float[Array, "*b p p"]:
         """Covariance of all effects given the masks, (p, p): p = k, or k + 1."""
         return self._of_all(self.by_slot_given_masks)
+
+    @property
+    def least_squares(self) -> Float[Array, "*b k"]:
+        """Effects by least squares on the support, zero where pruned."""
+        return self._of_features(self.least_squares_by_slot)
+
+    @property
+    def relative_sizes(self) -> Float[Array, "*b k"]:
+        """Standard deviations of the kept columns over that of y, zero where pruned."""
+        return self._of_features(self.relative_size)
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
@@ -160,6 +191,10 @@ class Uncertainty(NamedTuple):
         if self.has_level:
             here = jnp.concatenate([here, directions[..., -1:]], axis=-1)
         return jnp.einsum("...ni,...ij,...nj->...n", here, self.by_slot, here)
+
+    def _of_features(self, by_slot: Float[Array, "*b m"]) -> Float[Array, "*b k"]:
+        every = jnp.einsum("...m,...mk->...k", by_slot, self._places(self.correlation.shape[-1]))
+        return every if self.support is None else jnp.where(self.support, every, 0)
 
     def _roots(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b k"]:
         m = self.features.shape[-1]
@@ -218,12 +253,22 @@ class LaneSteps(NamedTuple):
     total: int
 
 
-class Result(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Result:
     """A fitted Bayesian masking model. Under `vmap` every field has the batch axes in front.
 
     Read `coef` as the effect of a feature and `inclusion` as how often it acts. `weights` is the
     effect at those samples where the feature is not masked, and can be far larger than `coef`
     when inclusion is small.
+
+    `coef` is that of least squares on the support if every kept feature has inclusion 1. Where
+    one has less, its masks explain rows one by one, part of their noise too, and the others are
+    fitted to what that leaves: also a feature of inclusion 1 may then differ from least squares,
+    by more than its standard error if the masked ones explain much. `summary()` shows both.
+
+    A pytree of arrays, so it passes through `jax.jit`, `jax.vmap` and `jax.tree.map`. A batch of
+    fits has a length, an order and slices: `len(batch)`, `batch[3]`, `batch[batch.converged]`,
+    `for fit in batch`.
 
     Attributes:
         coef: Effect of each feature on the mean of y, `weights * inclusion`, in units of y per
@@ -242,9 +287,11 @@ class Result(NamedTuple):
         starts: What came of every start and move, the returned one among them.
         uncertainty: Covariance of the effects, unless it was not asked for.
         history: The course of the fit if asked for, else None.
-        lane_steps: After `fit_batch`, what the batch cost, else None.
+        lane_steps: After `fit_batch`, what the batch cost, else None. No part of the pytree.
         with_intercept: Whether an intercept was fitted, be it zero.
         moments: Of the data, after a fit without an intercept and with uncertainty, else None.
+        names: What the features and the target are called, if X came as a frame or y as a series,
+            else None. Static: no array.
     """
 
     coef: Float[Array, "*b k"]
@@ -263,6 +310,68 @@ class Result(NamedTuple):
     lane_steps: LaneSteps | None = None
     with_intercept: Bool[Array, "*b"] | None = None
     moments: Moments | None = None
+    names: Names | None = None
+
+    def _replace(self, **changes: Any) -> "Result":
+        """The same with other values of some fields."""
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        """One line."""
+        codes = self.status
+        if not isinstance(codes, jax.Array | np.ndarray) or isinstance(codes, jax.core.Tracer):
+            return "<bmjax.Result, traced>"
+        shape = np.shape(self.coef)
+        if len(shape) == 1:
+            kept = int(np.sum(np.asarray(self.support)))
+            ended = Status(int(codes)).name
+            return f"<bmjax.Result: {kept} of {shape[0]} features kept, {ended}>"
+        times = Counter(np.ravel(np.asarray(codes)).tolist())
+        ended = ", ".join(f"{count} {Status(code).name}" for code, count in sorted(times.items()))
+        fits = " x ".join(map(str, shape[:-1]))
+        return f"<bmjax.Result: {fits} fits of {shape[-1]} features, {ended}>"
+
+    def _repr_html_(self) -> str | None:
+        """The summary as a table of a notebook."""
+        if isinstance(self.status, jax.core.Tracer) or self.coef.ndim != 1:
+            return None
+        return self.summary()._repr_html_()
+
+    def __bool__(self) -> bool:
+        """True, also for an empty batch or one fit, which has no length."""
+        return True
+
+    def __len__(self) -> int:
+        """How many fits a batch has."""
+        if self.coef.ndim < 2:
+            raise TypeError("this is one fit and no batch, so it has no length.")
+        return self.coef.shape[0]
+
+    def __iter__(self) -> Iterator["Result"]:
+        """The fits of a batch one after another."""
+        for i in range(len(self)):
+            yield self[i]
+
+    def __getitem__(self, index: Any) -> "Result":
+        """Fits of a batch, by number, slice, booleans or numbers of several.
+
+        Raises:
+            IndexError: If there is no such fit.
+            TypeError: If this is one fit.
+        """
+        shape = self.coef.shape[:-1]
+        if not shape:
+            raise TypeError("this is one fit and no batch, so it cannot be indexed.")
+        # By NumPy, which refuses what is out of range, where JAX takes the nearest.
+        places = np.arange(np.prod(shape)).reshape(shape)[_plain_index(index)]
+
+        def taken(leaf: Any) -> Any:
+            whole = leaf.reshape(-1, *leaf.shape[len(shape) :])
+            if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array):
+                return whole[places]
+            return jnp.asarray(np.asarray(whole)[places])  # so that nothing is compiled for it
+
+        return jax.tree.map(taken, self)
 
     @property
     def converged(self) -> Bool[Array, "*b"]:
@@ -280,6 +389,90 @@ class Result(NamedTuple):
         """
         return self._uncertain("standard_errors").standard_errors
 
+    @property
+    def intercept_standard_error(self) -> Float[Array, "*b"]:
+        """Standard error of `intercept`, the support taken as known, NaN if it was not fitted.
+
+        Raises:
+            ValueError: If the fit was made without uncertainty.
+        """
+        uncertainty = self._uncertain("intercept_standard_error")
+        with jax.debug_nans(False):  # this NaN is meant
+            if not uncertainty.has_level:
+                return jnp.full_like(self.intercept, jnp.nan)
+        # The intercept is the level at the mean of X, less the effect of going there from zero.
+        away = jnp.concatenate([-self.center, jnp.ones_like(self.center[..., :1])], axis=-1)
+        return jnp.sqrt(uncertainty.variance_along(away[..., None, :])[..., 0])
+
+    @property
+    def standardized(self) -> Float[Array, "*b k"]:
+        """Effects in standard deviations of y per standard deviation of the feature.
+
+        Free of units, so that features can be compared. Without an intercept root mean squares
+        take the place of standard deviations.
+
+        Raises:
+            ValueError: If the fit was made without uncertainty.
+        """
+        return self.coef * self._uncertain("standardized").relative_sizes
+
+    @property
+    def r_squared(self) -> Float[Array, "*b"]:
+        """The share of the variance of y that the effects explain, on the data of the fit.
+
+        Without an intercept of the square of y around zero, not around its mean. It rises with
+        every feature; for what to expect of new samples, predict some.
+
+        Raises:
+            ValueError: If the fit was made without uncertainty.
+        """
+        return self._uncertain("r_squared").r_squared
+
+    def conf_int(self, level: float = 0.95) -> Float[Array, "*b k 2"]:
+        """Intervals of the effects, `coef` -+ t `standard_errors`, the support taken as known.
+
+        By Student's t with n - p degrees of freedom, by the normal where the noise is known. The
+        support was chosen from the same data, so they are too short; `bmjax.bootstrap` has
+        intervals that hold the choice.
+
+        Args:
+            level: Their probability, between 0 and 1.
+
+        Returns:
+            (k, 2) lower and upper ends, NaN where pruned; (b, k, 2) after a batch.
+
+        Raises:
+            TypeError: If the level is not a number.
+            ValueError: If it is out of range, or the fit was made without uncertainty.
+        """
+        uncertainty = self._uncertain("conf_int")
+        half = half_width(level, np.asarray(uncertainty.freedom)).astype(self.coef.dtype)
+        away = half[..., None] * np.asarray(uncertainty.standard_errors)
+        coef = np.asarray(self.coef)
+        return jnp.asarray(np.stack([coef - away, coef + away], axis=-1))
+
+    def residuals(self, X: Any, y: Any) -> jax.Array:
+        """What the prediction leaves of y: y - `predict(X)`.
+
+        Args:
+            X: (m, k) samples; after a batch of fits (b, m, k), or (m, k) for all of them.
+            y: (m,) their target; after a batch (b, m), or (m,) for all of them.
+
+        Returns:
+            (m,) residuals, or (b, m).
+
+        Raises:
+            TypeError: If an argument is not an array of real numbers.
+            ValueError: If a shape does not fit or a value of X is not finite.
+        """
+        predicted = self.predict(X)
+        target = floating_array("y", y)
+        if target.ndim < 1 or target.shape not in (predicted.shape, predicted.shape[-1:]):
+            raise ValueError(
+                f"y has shape {target.shape}, wanted {predicted.shape}: one target for each row."
+            )
+        return jnp.asarray(target, predicted.dtype) - predicted
+
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> jax.Array: ...
 
@@ -291,7 +484,8 @@ class Result(NamedTuple):
         """The mean of y at new samples, intercept + X @ coef.
 
         Args:
-            X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them.
+            X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them. Of
+                a frame, if the fit was made from one, the columns of the same names.
             return_std: Whether to return the standard deviation of y there as well. Its variance
                 is the sum of three: the noise, the masks', weights^2 inclusion (1 - inclusion)
                 times the squared feature, and that of the estimated effects given the masks.
@@ -305,7 +499,7 @@ class Result(NamedTuple):
                 finite (after a batch of fits NaN stays NaN), or the fit was made without
                 uncertainty and it is asked for.
         """
-        X = _new_samples(X, self.coef)
+        X = _new_samples(in_order(X, self.names), self.coef)
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
@@ -343,7 +537,8 @@ class Result(NamedTuple):
         """Least squares on the support: unbiased noise, standard errors, t and p.
 
         Args:
-            X: (n, k) features, those of the fit or, better, samples that it has not seen.
+            X: (n, k) features, those of the fit or, better, samples that it has not seen. Of a
+                frame, if the fit was made from one, the columns of the same names.
             y: (n,) target.
             sample_weights: (n,) how often each row counts.
 
@@ -357,18 +552,20 @@ class Result(NamedTuple):
         """
         self._one_fit("refit")
         return refit(
-            X,
+            in_order(X, self.names),
             y,
             np.asarray(self.support),
             intercept=self._has_intercept,
             sample_weights=sample_weights,
+            names=self.names,
         )
 
     def summary(self, names: Sequence[str] | None = None) -> Summary:
         """The fit as a table to print, with notes on convergence and collinearity.
 
         Args:
-            names: Names of the k features. Default: x0, x1, ...
+            names: Names of the k features. Default: those that the data came with, or else x0,
+                x1, ..., counted from zero as everywhere.
 
         Returns:
             The summary; `print` it, or take its `to_pandas()`.
@@ -377,32 +574,47 @@ class Result(NamedTuple):
             ValueError: If there are not k names, or this is a batch.
         """
         self._one_fit("summary")
-        names = feature_names(names, len(self.coef))
+        names = self.feature_names(names)
         status = Status(int(self.status))
         support = np.asarray(self.support)
         facts = {}
+        if self.names is not None and self.names.target is not None:
+            facts["target"] = self.names.target
         if self._has_intercept:
-            facts["intercept"] = f"{float(self.intercept):.5g}"
+            error = None if self.uncertainty is None else float(self.intercept_standard_error)
+            facts["intercept"] = figure(float(self.intercept), error)
+            if error is not None:
+                facts["standard error of it"] = f"{error:.4g}"
+        if self.uncertainty is not None:
+            around = "" if self._has_intercept else " (around zero)"
+            facts[f"R squared{around}"] = f"{float(self.r_squared):.4f}"
         facts |= {
             "noise (standard deviation)": f"{noise_deviation(self.noise_precision):.4g}",
             "bound": f"{float(self.bound):.6g} nats",
             "iterations": f"{int(self.num_steps)}",
             "status": f"{status.name}: {status.message}",
         }
-        notes, errors = (), None
+        notes, errors, refitted, standardized = (), None, None, None
+        coef, inclusion = np.asarray(self.coef), np.asarray(self.inclusion)
         if self.uncertainty is not None:
             errors = np.asarray(self.uncertainty.standard_errors)
+            refitted = np.asarray(self.uncertainty.least_squares)
+            standardized = np.asarray(self.standardized)
             features = np.asarray(self.uncertainty.features)
             correlation = np.asarray(self.uncertainty.correlation, float)
             notes = collinearity_notes(names, support, features, correlation)
+            notes += zero_notes(names, np.asarray(self.conf_int()))
+            notes += masked_rows_notes(names, support, coef, refitted, errors, inclusion)
             if self.moments is not None:
                 notes = level_notes(support, features, correlation, self.moments) + notes
         return Summary(
             names=names,
-            coef=np.asarray(self.coef),
+            coef=coef,
             standard_errors=errors,
-            inclusion=np.asarray(self.inclusion),
+            inclusion=inclusion,
             support=support,
+            refit=refitted,
+            standardized=standardized,
             facts=facts,
             notes=notes,
         )
@@ -416,6 +628,16 @@ class Result(NamedTuple):
         """
         return self.summary(names).to_pandas()
 
+    def feature_names(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Names of the k features: those given, those that the data came with, or x0, x1, ...
+
+        Raises:
+            ValueError: If there are not k.
+        """
+        if names is None and self.names is not None:
+            names = self.names.features
+        return feature_names(names, self.coef.shape[-1])
+
     @property
     def _has_intercept(self) -> bool:
         return self.with_intercept is not None and bool(np.all(self.with_intercept))
@@ -424,7 +646,7 @@ class Result(NamedTuple):
         if self.coef.ndim != 1:
             raise ValueError(
                 f"{name} is of one fit, this is a batch of shape {self.coef.shape[:-1]}: take one, "
-                "such as jax.tree.map(lambda leaf: leaf[0], result._replace(lane_steps=None))."
+                "such as result[0]."
             )
 
     def _uncertain(self, name: str) -> Uncertainty:
@@ -434,6 +656,39 @@ class Result(NamedTuple):
                 "uncertainty=True."
             )
         return self.uncertainty
+
+
+_ASIDE = ("lane_steps", "names")
+_LEAVES = tuple(f.name for f in dataclasses.fields(Result) if f.name not in _ASIDE)
+
+
+def _flatten(result: Result) -> tuple[tuple[Any, ...], Names | None]:
+    return tuple(getattr(result, name) for name in _LEAVES), result.names
+
+
+def _flatten_with_keys(result: Result) -> tuple[tuple[Any, ...], Names | None]:
+    pairs = ((jax.tree_util.GetAttrKey(name), getattr(result, name)) for name in _LEAVES)
+    return tuple(pairs), result.names
+
+
+def _unflatten(names: Names | None, leaves: tuple[Any, ...]) -> Result:
+    # Past `__init__`, for JAX fills pytrees with placeholders.
+    result = object.__new__(Result)
+    result.__dict__.update(zip(_LEAVES, leaves, strict=True), names=names, lane_steps=None)
+    return result
+
+
+jax.tree_util.register_pytree_with_keys(Result, _flatten_with_keys, _unflatten, _flatten)
+
+
+def named(result: Result, names: Names | None) -> Result:
+    """A result that knows what its features and its target are called."""
+    return result if names is None else result._replace(names=names)
+
+
+def _plain_index(index: Any) -> Any:
+    """An index as NumPy takes it."""
+    return np.asarray(index) if isinstance(index, jax.Array | list) else index
 
 
 def _places(places: np.ndarray) -> str:

@@ -22,11 +22,12 @@ from bmjax._criterion import Criterion, criterion
 from bmjax._frame import DUST, leave
 from bmjax._initial import Point, best_subset, points_on, state_of
 from bmjax._moves import Surroundings, best_move
+from bmjax._names import numbers_of
 from bmjax._optimum import SPARSE_RATES, End, Plan, best_fit, report, score_of
 from bmjax._options import checked
 from bmjax._passes import MaskedPass, Passes
-from bmjax._result import Result, Uncertainty
-from bmjax._squares import Squares, residual_square
+from bmjax._result import Result, Uncertainty, named
+from bmjax._squares import Squares, residual_slope, residual_square
 from bmjax._steps import precision_of, solve_normal_equations, survivors, weights_and_rates
 from bmjax._threads import one_blas_thread
 from bmjax._types import State, Status, Totals
@@ -266,7 +267,8 @@ def _uncertainty(
         end.features,
         omega=end.extra.sums.omega,
         gram=gram,
-        left=lambda: residual_square(sums, np.where(state.active, state.coef, 0)),
+        slope=residual_slope(sums, np.where(state.active, state.coef, 0)),
+        square=residual_square(sums, np.where(state.active, state.coef, 0)),
         correlation=np.clip(covariance * unit[:, None] * unit[None, :], -1, 1),
     )
 
@@ -328,6 +330,7 @@ def fit_stream(
     if block_rows is not None:
         block_rows = _validate.count("block_rows", block_rows, low=1)
     source = Blocks(blocks, block_rows)
+    unmasked = numbers_of("unmasked", unmasked, source.names)
     wanted = _validate.flag("uncertainty", uncertainty)
     with jax.enable_x64(True):
         options, solver, plan, frame = checked(
@@ -353,4 +356,5 @@ def fit_stream(
         with np.errstate(all="ignore"), one_blas_thread():
             result = _best(passes, options, solver, plan, wanted)
             result = leave(frame, passes.units, result, np)
+    result = named(result, source.names)
     return jax.tree.map(jnp.asarray, result)  # in the type that the caller's JAX has

@@ -1,7 +1,5 @@
 """How well the data determine the effects of the features that a fit has kept."""
 
-from collections.abc import Callable
-
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -35,14 +33,15 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
     xp = namespace(problem)
     part = gathered(problem, features)
     sums, _ = masked_sums(part, state, part.y)
-    coef = xp.where(state.active, state.coef, 0)
+    left = part.y - xp.where(state.active, state.coef, 0) @ part.X
     return uncertainty_of(
         part,
         state,
         features,
         omega=sums.omega,
         gram=part.weighted(part.X) @ part.X.T,
-        left=lambda: part.total((part.y - coef @ part.X) ** 2),
+        slope=part.weighted(part.X) @ left,
+        square=part.total(left**2),
         correlation=correlation(part, problem),
     )
 
@@ -53,7 +52,8 @@ def uncertainty_of(
     features: Int[Array, " m"],
     omega: Float[Array, "m m"],
     gram: Float[Array, "m m"],
-    left: Callable[[], Float[Array, ""]],
+    slope: Float[Array, " m"],
+    square: Float[Array, ""],
     correlation: Float[Array, "m k"],
 ) -> Uncertainty:
     """The same from sums over samples, in the slots.
@@ -64,7 +64,8 @@ def uncertainty_of(
         features: The features that it is about.
         omega: Its second moments of the masked features.
         gram: X'X.
-        left: ||y - X coef||^2, evaluated where the noise is not known.
+        slope: X'(y - X coef).
+        square: ||y - X coef||^2.
         correlation: Of the columns with all columns.
     """
     xp = namespace(state)
@@ -72,17 +73,30 @@ def uncertainty_of(
     size = state.inclusion / xp.sqrt(state.noise_precision)
     given_masks = inverse_over(omega, state.active) * size[:, None] * size[None, :]
     coef = xp.where(state.active, state.coef, 0)
+    inverse = inverse_over(gram, state.active)
+    freedom = xp.zeros_like(square)
     if problem.noise_precision is None:
-        freedom = problem.num_samples - xp.sum(state.active, dtype=coef.dtype)
-        variance = left() / xp.maximum(freedom, 1)
+        left = problem.num_samples - xp.sum(state.active, dtype=coef.dtype)
+        freedom = xp.maximum(left, 1).astype(square.dtype)
+        variance = square / freedom
     else:
         spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
         variance = 1 / problem.noise_precision + spread @ problem.mean_squares
+    # With an intercept the columns and y are centred, and these are variances.
+    of_y = problem.target_square
+    varies = xp.where(of_y > 0, of_y, 1)
+    sizes = xp.sqrt(xp.diagonal(gram) / (problem.num_samples * varies))
+    explained = 1 - square / (problem.num_samples * varies)
     return Uncertainty(
         features=features,
-        by_slot=variance * inverse_over(gram, state.active),
+        by_slot=variance * inverse,
         by_slot_given_masks=given_masks,
         correlation=correlation,
+        # One round of refinement from the effects of the fit, which lie near.
+        least_squares_by_slot=coef + inverse @ slope,
+        relative_size=xp.where(of_y > 0, sizes, 0),
+        r_squared=xp.where(of_y > 0, explained, 0),
+        freedom=freedom,
     )
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bmjax._arrays import floating_array
 from bmjax._fit import fit
+from bmjax._names import feature_names
 from bmjax._result import Result
-from bmjax._summary import feature_names
 
 try:
     from matplotlib.axes import Axes

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import bmjax
 from bmjax import Result, Status, _arrays, _validate
+from bmjax._names import Names, numbers_of
 from bmjax._ragged import filled, rung
 from bmjax._solvers import Solver
 
@@ -163,6 +164,8 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
                 tolerance=self.tolerance,
                 max_steps=self.max_steps,
             )
+        if hasattr(self, "feature_names_in_"):
+            result = result._replace(names=Names(tuple(self.feature_names_in_)))
         self.result_ = result = jax.tree.map(np.asarray, result)
         self.coef_ = result.coef
         self.intercept_ = result.intercept[()]
@@ -224,20 +227,10 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
         """The parameter `unmasked`, names of features replaced by their numbers."""
         if self.unmasked is None:
             return None
-        chosen = np.asarray(self.unmasked)
-        if chosen.dtype.kind not in "OUT":
-            return self.unmasked
-        names = list(getattr(self, "feature_names_in_", ()))
-        if not names:
-            raise ValueError(
-                f"unmasked is {self.unmasked!r}, but X has no column names to look it up in; give "
-                "numbers of features, or X as a data frame."
-            )
-        chosen = np.atleast_1d(chosen).tolist()
-        unknown = [name for name in chosen if name not in names]
-        if unknown:
-            raise ValueError(f"unmasked names {unknown}, of which X has no column.")
-        return [names.index(name) for name in chosen]
+        names = None
+        if hasattr(self, "feature_names_in_"):
+            names = Names(tuple(self.feature_names_in_))
+        return numbers_of("unmasked", self.unmasked, names)
 
 
 def _packed(

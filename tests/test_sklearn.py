@@ -191,7 +191,7 @@ def test_exact_fit_does_not_warn(data):
         ({"standardize": 1}, TypeError, "standardize is 1"),
         ({"unmasked": [7]}, ValueError, r"unmasked is \[7\]"),
         ({"unmasked": [0.5]}, TypeError, "unmasked has dtype float64"),
-        ({"unmasked": ["age", "x"]}, ValueError, r"unmasked names \['x'\]"),
+        ({"unmasked": ["age", "x"]}, ValueError, r"unmasked names 'x'"),
         ({"solver": "newton"}, ValueError, "solver is 'newton'"),
         ({"solver": bmjax.EM}, TypeError, "solver is"),
         ({"noise_precision": -1}, ValueError, "noise_precision is -1"),
