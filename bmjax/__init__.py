@@ -1,43 +1,104 @@
-"""Bayesian masking: sparse linear regression without shrinkage, batched with JAX."""
+"""Bayesian masking: sparse linear regression without shrinkage, batched with JAX.
 
-from importlib.metadata import version as _version
+Begin with `fit`: `print(bmjax.fit(X, y, intercept=True).summary())`. `fit_batch` fits many
+datasets at once, `fit_stream` more rows than memory holds, `stability_selection` and `bootstrap`
+say how firm a fit is, `monte_carlo` compares methods on simulated datasets, `load` reads a saved
+fit. `bmjax.plots` (matplotlib) draws, `bmjax.sklearn` is an estimator of scikit-learn's kind, and
+`python -m bmjax` fits a CSV file.
+"""
 
-from bmjax import baselines as baselines
-from bmjax import metrics as metrics
-from bmjax import shrinkage as shrinkage
-from bmjax import simulate as simulate
-from bmjax._accelerated import Accelerated as Accelerated
-from bmjax._batch import fit_batch as fit_batch
-from bmjax._bound import log_evidence_bound as log_evidence_bound
-from bmjax._bound import lower_bound as lower_bound
-from bmjax._fit import fit as fit
-from bmjax._initial import initialise as initialise
-from bmjax._outcomes import Study as Study
-from bmjax._refit import RefitResult as RefitResult
-from bmjax._resampling import Bootstrap as Bootstrap
-from bmjax._resampling import StabilitySelection as StabilitySelection
-from bmjax._resampling import bootstrap as bootstrap
-from bmjax._resampling import stability_selection as stability_selection
-from bmjax._result import History as History
-from bmjax._result import LaneSteps as LaneSteps
-from bmjax._result import Moments as Moments
-from bmjax._result import Result as Result
-from bmjax._result import Starts as Starts
-from bmjax._result import Uncertainty as Uncertainty
-from bmjax._solvers import EG as EG
-from bmjax._solvers import EM as EM
-from bmjax._solvers import Hybrid as Hybrid
-from bmjax._steps import e_step as e_step
-from bmjax._steps import g_step as g_step
-from bmjax._steps import m_step as m_step
-from bmjax._steps import prune as prune
-from bmjax._stream import fit_stream as fit_stream
-from bmjax._study import batched as batched
-from bmjax._study import monte_carlo as monte_carlo
-from bmjax._study import on_host as on_host
-from bmjax._summary import Summary as Summary
-from bmjax._types import Problem as Problem
-from bmjax._types import State as State
-from bmjax._types import Status as Status
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = _version("bmjax")
+# What is where. A name is looked up when it is first used, so that the command can answer
+# `--help` and mistakes without waiting for JAX.
+_HOMES = {
+    "_fitting.batch": ("fit_batch",),
+    "_fitting.fit": ("fit",),
+    "_fitting.resampling": ("Bootstrap", "StabilitySelection", "bootstrap", "stability_selection"),
+    "_model.bound": ("log_evidence_bound", "lower_bound"),
+    "_model.problem": ("Problem", "State", "Status"),
+    "_model.steps": ("e_step", "g_step", "m_step", "prune"),
+    "_results.names": ("Names",),
+    "_results.refit": ("RefitResult",),
+    "_results.result": ("History", "LaneSteps", "Moments", "Result", "Starts", "Uncertainty"),
+    "_results.saved": ("load", "save"),
+    "_results.summary": ("RefitSummary", "Summary"),
+    "_selection.starts": ("initialise",),
+    "_solvers.accelerated": ("Accelerated",),
+    "_solvers.paper": ("EG", "EM", "Hybrid"),
+    "_stream.fit_stream": ("fit_stream",),
+    "_study.monte_carlo": ("batched", "monte_carlo", "on_host"),
+    "_study.study": ("Study",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("baselines", "datasets", "metrics", "shrinkage", "simulate")
+_WITH_EXTRAS = ("plots", "sklearn")
+
+__all__ = sorted([*_HOME_OF, *_MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("bmjax")
+    elif name in _HOME_OF:
+        value = getattr(import_module(f"bmjax.{_HOME_OF[name]}"), name)
+    elif name in _MODULES or name in _WITH_EXTRAS:
+        return import_module(f"bmjax.{name}")
+    else:
+        raise AttributeError(f"module 'bmjax' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_WITH_EXTRAS, "__version__"]
+
+
+if TYPE_CHECKING:
+    from bmjax import baselines as baselines
+    from bmjax import datasets as datasets
+    from bmjax import metrics as metrics
+    from bmjax import shrinkage as shrinkage
+    from bmjax import simulate as simulate
+    from bmjax._fitting.batch import fit_batch as fit_batch
+    from bmjax._fitting.fit import fit as fit
+    from bmjax._fitting.resampling import Bootstrap as Bootstrap
+    from bmjax._fitting.resampling import StabilitySelection as StabilitySelection
+    from bmjax._fitting.resampling import bootstrap as bootstrap
+    from bmjax._fitting.resampling import stability_selection as stability_selection
+    from bmjax._model.bound import log_evidence_bound as log_evidence_bound
+    from bmjax._model.bound import lower_bound as lower_bound
+    from bmjax._model.problem import Problem as Problem
+    from bmjax._model.problem import State as State
+    from bmjax._model.problem import Status as Status
+    from bmjax._model.steps import e_step as e_step
+    from bmjax._model.steps import g_step as g_step
+    from bmjax._model.steps import m_step as m_step
+    from bmjax._model.steps import prune as prune
+    from bmjax._results.names import Names as Names
+    from bmjax._results.refit import RefitResult as RefitResult
+    from bmjax._results.result import History as History
+    from bmjax._results.result import LaneSteps as LaneSteps
+    from bmjax._results.result import Moments as Moments
+    from bmjax._results.result import Result as Result
+    from bmjax._results.result import Starts as Starts
+    from bmjax._results.result import Uncertainty as Uncertainty
+    from bmjax._results.saved import load as load
+    from bmjax._results.saved import save as save
+    from bmjax._results.summary import RefitSummary as RefitSummary
+    from bmjax._results.summary import Summary as Summary
+    from bmjax._selection.starts import initialise as initialise
+    from bmjax._solvers.accelerated import Accelerated as Accelerated
+    from bmjax._solvers.paper import EG as EG
+    from bmjax._solvers.paper import EM as EM
+    from bmjax._solvers.paper import Hybrid as Hybrid
+    from bmjax._stream.fit_stream import fit_stream as fit_stream
+    from bmjax._study.monte_carlo import batched as batched
+    from bmjax._study.monte_carlo import monte_carlo as monte_carlo
+    from bmjax._study.monte_carlo import on_host as on_host
+    from bmjax._study.study import Study as Study
+
+    __version__: str

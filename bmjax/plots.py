@@ -13,10 +13,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bmjax._arrays import floating_array
-from bmjax._fit import fit
-from bmjax._names import feature_names
-from bmjax._result import Result
+from bmjax._checks.arrays import floating_array
+from bmjax._fitting.fit import fit
+from bmjax._results.names import feature_names
+from bmjax._results.result import Result
 
 try:
     from matplotlib.axes import Axes

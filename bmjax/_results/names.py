@@ -1,0 +1,123 @@
+"""The names that data come with: of a frame's columns and of a series."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bmjax._checks.arrays import column_labels
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the features and the target of a fit are called.
+
+    Attributes:
+        features: Names of the k features, None where the data had none.
+        target: Name of y, None where it had none.
+    """
+
+    features: tuple[str, ...] | None = None
+    target: str | None = None
+
+
+def names_of(X: Any, y: Any = None) -> Names | None:
+    """The names that a frame and a series of pandas or polars bring along, None for none.
+
+    A frame whose columns are only numbered, as pandas does by itself, has none.
+    """
+    features, target = _labels(X), _label(y)
+    return None if features is None and target is None else Names(features, target)
+
+
+def numbers_of(name: str, chosen: Any, names: Names | None) -> Any:
+    """Some features given by their names as their numbers; anything else as it came.
+
+    Args:
+        name: What the argument is called in messages.
+        chosen: The features: a name, or several in a list or array.
+        names: What they are called.
+
+    Raises:
+        ValueError: If there is no feature of such a name, or more than one.
+    """
+    words = [chosen] if isinstance(chosen, str) else chosen
+    if str(getattr(words, "dtype", "object")).startswith(("object", "str", "<U", ">U")):
+        words = words.tolist() if hasattr(words, "tolist") else words  # of NumPy, pandas, polars
+    if not isinstance(words, list | tuple) or not any(isinstance(word, str) for word in words):
+        return chosen
+    if names is None or names.features is None:
+        raise ValueError(
+            f"{name} is {chosen!r}, but X has no column names to look it up in; give numbers of "
+            "features, or X as a data frame."
+        )
+    return [_number(name, str(word), names.features) for word in words]
+
+
+def _number(argument: str, word: str, features: tuple[str, ...]) -> int:
+    times = features.count(word)
+    if times == 1:
+        return features.index(word)
+    if times:
+        raise ValueError(f"{argument} names {word!r}, of which X has {times} columns.")
+    close = " or ".join(map(repr, difflib.get_close_matches(word, features)))
+    raise ValueError(
+        f"{argument} names {word!r}, of which X has no column."
+        + (f" Did you mean {close}?" if close else "")
+    )
+
+
+def in_order(X: Any, names: Names | None) -> Any:
+    """New samples with their columns as the fit had them, looked up by name; else as they came.
+
+    Raises:
+        ValueError: If a column of the fit is missing.
+    """
+    if names is None or names.features is None:
+        return X
+    labels = _labels(X)
+    if labels is None or labels == names.features:
+        return X
+    missing = [name for name in names.features if name not in labels]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise ValueError(
+            f"X has no column {', '.join(map(repr, missing[:5]))}{more}, of which the fit has made "
+            "use; rename its columns, or give an array with the features in their order."
+        )
+    places = [labels.index(name) for name in names.features]
+    return X.iloc[:, places] if hasattr(X, "iloc") else X[:, places]
+
+
+def _labels(X: Any) -> tuple[str, ...] | None:
+    labels = column_labels(X)
+    if not labels or labels == list(range(len(labels))):
+        return None
+    return tuple(map(str, labels))
+
+
+def _label(y: Any) -> str | None:
+    labels = column_labels(y)
+    if labels is not None:
+        return str(labels[0]) if len(labels) == 1 and labels[0] != 0 else None
+    label = getattr(y, "name", None) if hasattr(y, "to_numpy") else None
+    return None if label is None or label == "" else str(label)
+
+
+def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
+    """Names of k features, x0, x1, ... if none are given.
+
+    Raises:
+        ValueError: If there are not k.
+    """
+    if names is None:
+        return tuple(f"x{i}" for i in range(k))
+    if isinstance(names, str):
+        raise ValueError(f"names is the string {names!r}; give a list of {k} names.")
+    try:
+        names = tuple(map(str, names))
+    except TypeError:
+        raise TypeError(f"names is {names!r}; give a list of {k} names.") from None
+    if len(names) != k:
+        raise ValueError(f"names has {len(names)} entries but the fit has {k} features.")
+    return names

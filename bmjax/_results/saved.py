@@ -1,0 +1,236 @@
+"""A fit in a file: versioned, without pickle, readable by other programs.
+
+`.json` is text, each number in as many digits as bring it back to the bit; `.npz` is NumPy's
+archive, for fits of very many features. Both hold the same: fields by name, such as
+`starts.score`, and beside them the version of the format and the names of the features.
+"""
+
+import io
+import json
+import math
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bmjax._io.files import write_whole
+from bmjax._results.names import Names
+from bmjax._results.result import (
+    History,
+    LaneSteps,
+    Moments,
+    Result,
+    Starts,
+    Uncertainty,
+)
+
+FORMAT = "bmjax fit"
+VERSION = 1
+_ENDINGS = (".json", ".npz")
+# What reading anything but a whole file of this kind may raise.
+_TROUBLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+# Fields that are tuples of arrays themselves.
+_PARTS: dict[str, type[Any]] = {
+    "starts": Starts,
+    "uncertainty": Uncertainty,
+    "history": History,
+    "lane_steps": LaneSteps,
+    "moments": Moments,
+}
+
+
+class Saved(NamedTuple):
+    """What a file of a fit holds.
+
+    Attributes:
+        result: The fit, in NumPy arrays of the type that it was made in.
+        extra: What else the writer has put in, such as the settings of the command.
+    """
+
+    result: Result
+    extra: dict[str, Any]
+
+
+def save(result: Result, path: str | os.PathLike[str]) -> None:
+    """Write a fit, or a batch of fits, to a file, whole or not at all.
+
+    Args:
+        result: What `bmjax.fit` or `bmjax.fit_batch` returned.
+        path: Where to, ending in `.json` or `.npz`. A file there is replaced.
+
+    Raises:
+        TypeError: If it is not a result.
+        ValueError: If the name ends otherwise.
+        OSError: If the file cannot be written; what was there stays.
+    """
+    if not isinstance(result, Result):
+        raise TypeError(f"result is {type(result).__name__}; give what bmjax.fit returned.")
+    place = Path(path)
+    write_whole(place.resolve(), contents(result, _ending(place)))
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """Read a fit that `save`, `Result.save` or the command's `--save` has written.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The fit, equal to the bit where JAX holds its type: a fit made in float64 becomes float32
+        where float64 is not enabled.
+
+    Raises:
+        ValueError: If the file is no such fit, damaged, or of a newer version of the format.
+        OSError: If it cannot be read.
+    """
+    result = read(path).result
+    return jax.tree.map(jnp.asarray, result)._replace(lane_steps=result.lane_steps)
+
+
+def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -> bytes:
+    """The file of a fit.
+
+    Args:
+        result: The fit.
+        ending: `.json` or `.npz`.
+        extra: What else to put in, JSON's own types; keys of its own.
+    """
+    arrays = {name: np.asarray(leaf) for name, leaf in _leaves(result)}
+    names = result.names
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        **(extra or {}),
+        "names": None if names is None else {"features": names.features, "target": names.target},
+    }
+    if ending == ".npz":
+        buffer = io.BytesIO()
+        arrays["about"] = np.asarray(json.dumps(head))
+        np.savez_compressed(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+        return buffer.getvalue()
+    head["fit"] = {
+        name: {"dtype": array.dtype.name, "shape": array.shape, "values": _plain(array.tolist())}
+        for name, array in arrays.items()
+    }
+    # The arrays a line each: a table of a thousand features is not meant to be scrolled through.
+    fields = head.pop("fit")
+    text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
+    lines = ",\n".join(f"    {json.dumps(n)}: {json.dumps(v)}" for n, v in fields.items())
+    text = text.removesuffix("\n}") + f',\n  "fit": {{\n{lines}\n  }}\n}}\n'
+    # What is not text in the name of the data's file becomes an escape, which JSON reads back.
+    return text.encode(errors="backslashreplace")
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """The same as `load`, in NumPy arrays and with what else is in the file.
+
+    Raises:
+        ValueError: If the file is no such fit, damaged, or of a newer version of the format.
+        OSError: If it cannot be read.
+    """
+    place, content = os.fspath(path), Path(path).read_bytes()
+    try:
+        head, arrays = _archive(content) if content[:2] == b"PK" else _text(content)
+        names, version = head.pop("names"), int(head.pop("version"))
+        known = head.pop("format") == FORMAT
+    except _TROUBLE as error:
+        raise ValueError(
+            f"{place} is not a saved fit, or it is damaged ({type(error).__name__}: {error}): "
+            "write one with result.save(path) or the command's --save."
+        ) from None
+    if not known:
+        raise ValueError(f"{place} is not a saved fit of bmjax.")
+    if version > VERSION:
+        raise ValueError(
+            f"{place} is of version {version} of the format, this bmjax reads up to {VERSION}: "
+            "update bmjax."
+        )
+    try:
+        return Saved(_assembled(arrays, names), head)
+    except _TROUBLE as error:
+        raise ValueError(f"{place} is damaged ({error!r}): fit again.") from None
+
+
+def _archive(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = dict(archive)
+    return json.loads(str(arrays.pop("about"))), arrays
+
+
+def _text(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    head = json.loads(content)
+    fields = head.pop("fit")
+    return head, {name: _array(field) for name, field in fields.items()}
+
+
+def _ending(place: Path) -> str:
+    ending = place.suffix.lower()
+    if ending not in _ENDINGS:
+        raise ValueError(f"path is {os.fspath(place)}; its name must end in .json or .npz.")
+    return ending
+
+
+def _leaves(result: Result) -> list[tuple[str, Any]]:
+    """The arrays of a result by name."""
+    leaves = []
+    for name, value in vars(result).items():
+        if name == "names" or value is None:
+            continue
+        if name in _PARTS:
+            pairs = zip(value._fields, value, strict=True)
+            leaves += [(f"{name}.{part}", leaf) for part, leaf in pairs if leaf is not None]
+        else:
+            leaves.append((name, value))
+    return leaves
+
+
+def _assembled(arrays: dict[str, np.ndarray], names: dict[str, Any] | None) -> Result:
+    """The way back."""
+    fields: dict[str, Any] = {}
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        first, _, rest = name.partition(".")
+        if rest:
+            parts.setdefault(first, {})[rest] = array
+        else:
+            fields[first] = array
+    for name, values in parts.items():
+        if name == "lane_steps":
+            fields[name] = LaneSteps(**{key: int(value) for key, value in values.items()})
+        else:
+            fields[name] = _PARTS[name](**values)
+    if names is not None:
+        features = names["features"]
+        fields["names"] = Names(None if features is None else tuple(features), names["target"])
+    return Result(**fields)
+
+
+def _plain(values: Any) -> Any:
+    """The same with words for NaN and infinity, which JSON lacks."""
+    if isinstance(values, list):
+        return [_plain(value) for value in values]
+    return repr(values) if isinstance(values, float) and not math.isfinite(values) else values
+
+
+def _array(field: dict[str, Any]) -> np.ndarray:
+    def number(value: Any) -> Any:
+        if isinstance(value, list):
+            return [number(one) for one in value]
+        return float(value) if isinstance(value, str) else value
+
+    values = np.asarray(number(field["values"]), field["dtype"])
+    return values.reshape(field["shape"])

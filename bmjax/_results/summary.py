@@ -1,0 +1,341 @@
+"""A fit as a table that a person reads."""
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Columns correlated by at least this are named together in a note.
+_COLLINEAR = 0.9
+# A level of y of so many standard errors is named where no intercept is fitted.
+_NEEDED = 4
+# An inclusion rate from which on a feature is taken to act in every row.
+_ALWAYS = 0.999
+_LISTED = 12  # names in a note
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What to read of a fit. `print` it, or take `to_pandas()`; a notebook shows a table.
+
+    Attributes:
+        names: Names of the features.
+        coef: Effect of each feature on the mean of y.
+        standard_errors: Of `coef`, NaN where pruned; or None.
+        inclusion: Inclusion rates.
+        support: The features kept.
+        facts: What there is to say of the fit as a whole, by name.
+        notes: Sentences to beware of.
+        refit: Effects by least squares on the support, zero where pruned; or None.
+        standardized: Effects in standard deviations of y per standard deviation of the feature; or
+            None.
+    """
+
+    names: tuple[str, ...]
+    coef: np.ndarray
+    standard_errors: np.ndarray | None
+    inclusion: np.ndarray
+    support: np.ndarray
+    facts: dict[str, str]
+    notes: tuple[str, ...]
+    refit: np.ndarray | None = None
+    standardized: np.ndarray | None = None
+
+    def to_pandas(self) -> Any:
+        """The features as a `pandas.DataFrame`, names in its index.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed.
+        """
+        columns = {"coef": self.coef}
+        if self.standard_errors is not None:
+            columns["standard_error"] = self.standard_errors
+        if self.refit is not None:
+            columns["refit"] = self.refit
+        if self.standardized is not None:
+            columns["standardized"] = self.standardized
+        columns |= {"inclusion": self.inclusion, "kept": self.support}
+        return _frame(self.names, columns)
+
+    def __str__(self) -> str:
+        """The table, kept features first as they come, then the facts and notes."""
+        return _text(self._rows(), self.facts, self.notes)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return _page(self._rows(), self.facts, self.notes)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        full = self.refit is not None
+        head = ("feature", "coef", "std. error", "refit", "standardized", "inclusion", "kept")
+        rows: list[tuple[str, ...]] = [head if full else (*head[:3], *head[5:])]
+        for i in np.argsort(~self.support, kind="stable"):
+            if not self.support[i]:
+                rows.append((self.names[i], "0", *[""] * (3 if full else 1), "0", "no"))
+                continue
+            error = "" if self.standard_errors is None else f"{self.standard_errors[i]:.4g}"
+            others = ()
+            if self.refit is not None and self.standardized is not None:
+                others = (f"{self.refit[i]:.5g}", f"{self.standardized[i]:.3f}")
+            row = (self.names[i], f"{self.coef[i]:.5g}", error, *others)
+            rows.append((*row, f"{self.inclusion[i]:.3f}", "yes"))
+        return rows
+
+
+@dataclass(frozen=True)
+class RefitSummary:
+    """Least squares on a support as a table. `print` it, or take `to_pandas()`.
+
+    Attributes:
+        names: Names of the features.
+        coef: Effects, zero off the support.
+        standard_errors: Of `coef`, NaN off the support.
+        t: `coef` over its standard error.
+        p_values: Two-sided.
+        intervals: (k, 2) ends of the 95 % intervals.
+        facts: What there is to say of the refit as a whole, by name.
+        notes: Sentences to beware of.
+    """
+
+    names: tuple[str, ...]
+    coef: np.ndarray
+    standard_errors: np.ndarray
+    t: np.ndarray
+    p_values: np.ndarray
+    intervals: np.ndarray
+    facts: dict[str, str]
+    notes: tuple[str, ...]
+
+    def to_pandas(self) -> Any:
+        """The features as a `pandas.DataFrame`, names in its index.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed.
+        """
+        columns = {
+            "coef": self.coef,
+            "standard_error": self.standard_errors,
+            "t": self.t,
+            "p_value": self.p_values,
+            "lower": self.intervals[:, 0],
+            "upper": self.intervals[:, 1],
+        }
+        return _frame(self.names, columns)
+
+    def __str__(self) -> str:
+        """The table of the features on the support, then the facts and notes."""
+        return _text(self._rows(), self.facts, self.notes)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return _page(self._rows(), self.facts, self.notes)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [
+            ("feature", "coef", "std. error", "t", "p", "95 % from", "to")
+        ]
+        for i in np.flatnonzero(self.coef):
+            numbers = (self.coef[i], self.standard_errors[i], self.t[i], self.p_values[i])
+            form = (".5g", ".4g", ".2f", ".2g")
+            cells = (format(value, one) for value, one in zip(numbers, form, strict=True))
+            rows.append((self.names[i], *cells, *(f"{end:.5g}" for end in self.intervals[i])))
+        return rows
+
+
+def figure(value: float, error: float | None = None) -> str:
+    """A number with five digits, or as many as its standard error leaves it."""
+    digits = 5
+    if value and error is not None and math.isfinite(value) and 0 < error < math.inf:
+        places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
+        digits = min(max(digits, places + 2), 17)
+    return f"{value:.{digits}g}"
+
+
+def _frame(names: tuple[str, ...], columns: dict[str, np.ndarray]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
+
+
+def _text(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str]) -> str:
+    # By hand, so that a fit can be read where nothing but bmjax is installed.
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if j == 0 else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    lines = [lines[0], rule, *lines[1:], rule]
+    width = max(map(len, facts))
+    lines += [f"{name.ljust(width)}  {value}" for name, value in facts.items()]
+    return "\n".join([*lines, *(f"Note: {note}" for note in notes)])
+
+
+def _page(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str]) -> str:
+    def row(cells: Iterable[str], kind: str, style: str = "") -> str:
+        inside = "".join(
+            f'<{kind} style="text-align: {"right" if j else "left"}">{html.escape(cell)}</{kind}>'
+            for j, cell in enumerate(cells)
+        )
+        return f"<tr{style}>{inside}</tr>"
+
+    head, *body = rows
+    grey = ' style="opacity: 0.5"'
+    lines = [row(cells, "td", grey if cells[-1] == "no" else "") for cells in body]
+    table = f"<table><thead>{row(head, 'th')}</thead><tbody>{''.join(lines)}</tbody></table>"
+    said = "".join(
+        f'<tr><th style="text-align: left">{html.escape(name)}</th>'
+        f'<td style="text-align: left">{html.escape(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    warned = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return f"<div>{table}<table><tbody>{said}</tbody></table>" + (
+        f"<ul>{warned}</ul></div>" if warned else "</div>"
+    )
+
+
+def _several(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def zero_notes(names: Sequence[str], intervals: np.ndarray) -> tuple[str, ...]:
+    """A sentence if intervals of 95 % hold zero.
+
+    Args:
+        names: Names of the features.
+        intervals: (k, 2) ends, NaN where pruned.
+    """
+    covering = (intervals[:, 0] < 0) & (intervals[:, 1] > 0)
+    if not covering.any():
+        return ()
+    which = [names[i] for i in np.flatnonzero(covering).tolist()]
+    its = "The 95 % interval of" if len(which) == 1 else "The 95 % intervals of"
+    verb = "covers" if len(which) == 1 else "cover"
+    return (
+        f"{its} {_several(which)} {verb} zero: kept, but the data are nearly as well explained "
+        "without.",
+    )
+
+
+def masked_rows_notes(
+    names: Sequence[str],
+    support: np.ndarray,
+    coef: np.ndarray,
+    refit: np.ndarray,
+    errors: np.ndarray,
+    inclusion: np.ndarray,
+) -> tuple[str, ...]:
+    """A sentence if features that always act differ from least squares on the support.
+
+    Args:
+        names: Names of the features.
+        support: The features kept.
+        coef: Effects.
+        refit: Effects by least squares on the support.
+        errors: Standard errors.
+        inclusion: Inclusion rates.
+    """
+    always = support & (inclusion >= _ALWAYS)
+    apart = always & (np.abs(coef - refit) > np.nan_to_num(errors))
+    masked = support & ~always
+    if not (apart.any() and masked.any()):
+        return ()
+    which, others = (
+        _several([names[i] for i in np.flatnonzero(mask).tolist()]) for mask in (apart, masked)
+    )
+    return (
+        f"{which} (inclusion 1) and least squares on the same features (refit) are more than a "
+        f"standard error apart: the masks of {others} explain rows one by one, some of their noise "
+        "too, and the rest is fitted to what they leave.",
+    )
+
+
+def level_notes(
+    support: np.ndarray, features: np.ndarray, correlation: np.ndarray, moments: Iterable[Any]
+) -> tuple[str, ...]:
+    """A sentence if least squares on the kept features, given an intercept, needs it.
+
+    By its t statistic, for the features may stand in for the level of y: the mean of what they
+    leave says little. All from sums over samples, those of the columns around their means.
+
+    Args:
+        support: The features kept.
+        features: The feature in each slot, k or more in an empty one.
+        correlation: Of the column in each slot with every column.
+        moments: The fields of `bmjax.Moments`.
+    """
+    given = [np.asarray(field) for field in moments]
+    dust = 100 * np.finfo(given[0].dtype).eps  # what is left of nothing by rounding
+    samples, mean, spread, y_mean, y_spread, y_correlation = (f.astype(float) for f in given)
+    size = int(support.sum())
+    freedom = float(samples) - size - 1
+    kept, scale = support & (spread > 0), spread * np.sqrt(samples)
+    if freedom < 1 or (support & ~kept & (mean != 0)).any():
+        return ()  # a constant column is an intercept
+    rows = np.argsort(np.where(features < len(kept), features, len(kept)), kind="stable")
+    rows = rows[np.append(kept, False)[np.minimum(features[rows], len(kept))]]
+    with np.errstate(all="ignore"):
+        arrays = correlation[rows][:, kept], mean[kept] / scale[kept], y_correlation[kept]
+        if not all(np.isfinite(array).all() for array in (*arrays, y_mean, y_spread)):
+            return ()
+        inverse = np.linalg.pinv(arrays[0], rcond=1e-6, hermitian=True)
+        slopes = inverse @ arrays[2]
+        parts = np.append(y_mean, -np.sqrt(samples) * y_spread * arrays[1] * slopes)
+        level = float(parts.sum())
+        left = max(float(1 - arrays[2] @ slopes), dust)
+        variance = samples * y_spread**2 * left / freedom
+        error = float(np.sqrt(variance * (1 / samples + arrays[1] @ inverse @ arrays[1])))
+    if not abs(level) > _NEEDED * error + dust * np.abs(parts).sum():
+        return ()
+    return (
+        f"no intercept was fitted, but y has a level: {level:.5g} +- {error:.2g} by least squares "
+        f"on the kept features, where y has the mean {float(y_mean):.5g}. Effects and choice are "
+        "those of a line through the origin: fit with an intercept (intercept=True).",
+    )
+
+
+def collinearity_notes(
+    names: Sequence[str], support: np.ndarray, features: np.ndarray, correlation: np.ndarray
+) -> tuple[str, ...]:
+    """A sentence for each group of features that stand in for others, at least one of them kept.
+
+    A kept feature makes a group with all that are correlated with it by 0.9 or more in absolute
+    value; groups that share a feature are one.
+
+    Args:
+        names: Names of the features.
+        support: The features kept.
+        features: The feature in each slot, k or more in an empty one.
+        correlation: Of the column in each slot with every column.
+    """
+    groups: list[set[int]] = []
+    for feature, row in zip(features.tolist(), np.abs(correlation), strict=True):
+        if feature >= len(names) or not support[feature]:
+            continue
+        group = {feature, *np.flatnonzero(row >= _COLLINEAR).tolist()}
+        for other in [other for other in groups if other & group]:
+            groups.remove(other)
+            group |= other
+        groups.append(group)
+    notes = []
+    for group in sorted(groups, key=min):
+        members = sorted(group)
+        if len(members) < 2:
+            continue
+        kept = [names[i] for i in members if support[i]]
+        dropped = [names[i] for i in members if not support[i]]
+        text = f"{', '.join(kept)} (kept)"
+        if dropped:
+            text += f" and {', '.join(dropped)} (pruned)"
+        notes.append(
+            f"{text} are correlated by {_COLLINEAR} or more: their masks and effects trade off, "
+            "so the data hardly tell which of them acts."
+        )
+    return tuple(notes)
