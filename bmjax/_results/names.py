@@ -41,7 +41,7 @@ def numbers_of(name: str, chosen: Any, names: Names | None) -> Any:
     Raises:
         ValueError: If there is no feature of such a name, or more than one.
     """
-    words = [chosen] if isinstance(chosen, str) else chosen
+    words: Any = [chosen] if isinstance(chosen, str) else chosen
     if str(getattr(words, "dtype", "object")).startswith(("object", "str", "<U", ">U")):
         words = words.tolist() if hasattr(words, "tolist") else words  # of NumPy, pandas, polars
     if not isinstance(words, list | tuple) or not any(isinstance(word, str) for word in words):

@@ -3,12 +3,13 @@
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Bool, Float, Int
 
 from bmjax._checks import validate
@@ -320,7 +321,7 @@ class Result:
     def __repr__(self) -> str:
         """One line."""
         codes = self.status
-        if not isinstance(codes, jax.Array | np.ndarray) or isinstance(codes, jax.core.Tracer):
+        if not isinstance(codes, jax.Array | np.ndarray) or isinstance(codes, Tracer):
             return "<bmjax.Result, traced>"
         shape = np.shape(self.coef)
         if len(shape) == 1:
@@ -334,7 +335,7 @@ class Result:
 
     def _repr_html_(self) -> str | None:
         """The summary as a table of a notebook."""
-        if isinstance(self.status, jax.core.Tracer) or self.coef.ndim != 1:
+        if isinstance(self.status, Tracer) or self.coef.ndim != 1:
             return None
         return self.summary()._repr_html_()
 
@@ -368,7 +369,7 @@ class Result:
 
         def taken(leaf: Any) -> Any:
             whole = leaf.reshape(-1, *leaf.shape[len(shape) :])
-            if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array):
+            if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
                 return whole[places]
             return jnp.asarray(np.asarray(whole)[places])  # so that nothing is compiled for it
 
@@ -686,7 +687,7 @@ def _flatten_with_keys(result: Result) -> tuple[tuple[Any, ...], Names | None]:
     return tuple(pairs), result.names
 
 
-def _unflatten(names: Names | None, leaves: tuple[Any, ...]) -> Result:
+def _unflatten(names: Names | None, leaves: Iterable[Any]) -> Result:
     # Past `__init__`, for JAX fills pytrees with placeholders.
     result = object.__new__(Result)
     result.__dict__.update(zip(_LEAVES, leaves, strict=True), names=names, lane_steps=None)
