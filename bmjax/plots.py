@@ -6,7 +6,7 @@ shows or saves anything. Features that were pruned are drawn in grey.
 """
 
 from collections.abc import Iterable, Sequence
-from statistics import NormalDist
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from bmjax._checks.arrays import floating_array
 from bmjax._fitting.fit import fit
-from bmjax._results.names import feature_names
+from bmjax._results.names import Names, feature_names, names_of
+from bmjax._results.refit import half_width
 from bmjax._results.result import Result
 
 try:
+    from matplotlib import font_manager
     from matplotlib.axes import Axes
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":
         raise
@@ -62,20 +65,23 @@ def coefficients(
     names: Iterable[str] | None = None,
     *,
     level: float = 0.95,
+    standardized: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Draws the coefficients with their intervals, and beside them the inclusion rates.
 
-    A row a feature, the first on top. The interval is `coef` +- z `standard_errors`, the support
+    A row a feature, the first on top. The interval is that of `Result.conf_int`, the support
     taken as known; a fit made without uncertainty has dots alone. Of more than 40 features only
     those kept are named, and the rows of the others are narrower.
 
     Args:
         result: One fit of k features.
-        names: k names. Default: x0, x1, ...
+        names: k names. Default: those that the data came with, or else x0, x1, ...
         level: Probability of the intervals, between 0 and 1.
-        ax: Where to draw; a quarter of its width goes to new axes for the rates. Default: a new
-            figure.
+        standardized: Whether to draw, between the two, the effects in standard deviations of y
+            per standard deviation of the feature, which can be compared whatever the units.
+        ax: Where to draw; a quarter of its width goes to new axes for the rates, and before that a
+            third to those of the standardised effects. Default: a new figure.
 
     Returns:
         The axes of the coefficients; those of the rates are the last in the figure.
@@ -84,8 +90,8 @@ def coefficients(
         ValueError: If the result is a batch, there are not k names, or level is out of range.
     """
     coef = _vector("result", result.coef)
-    names = _names(names, len(coef))
-    z = _z(level)
+    names = _names(names, len(coef), result.names)
+    half_width(level, np.zeros(1))  # says what is wrong with the level
     inclusion, kept = np.asarray(result.inclusion), np.asarray(result.support)
     ax, y, heights = _rows(names, kept, ax, width=6.8)
 
@@ -94,12 +100,15 @@ def coefficients(
     ax.plot(coef[kept], y[kept], "o", color=_KEPT, markersize=5, zorder=3, label="kept")
     label = "coefficient"
     if result.uncertainty is not None:
-        half = z * np.asarray(result.standard_errors)[kept]
-        ax.hlines(y[kept], coef[kept] - half, coef[kept] + half, color=_KEPT, linewidth=1.5)
+        ends = np.asarray(result.conf_int(level))
+        ax.hlines(y[kept], *ends[kept].T, color=_KEPT, linewidth=1.5)
         label += f", {100 * level:g} % interval"
     ax.set_xlabel(label)
 
-    panel = _split(ax)
+    rates = _split(ax, 1 / 4)
+    if standardized:
+        _draw_standardized(_split(ax, 1 / 3), result, y, heights)
+    panel = rates
     panel.barh(y[kept], 1, height=heights[kept], color=_PALE)
     panel.barh(y[kept], inclusion[kept], height=heights[kept], color=_KEPT)
     for place, rate in zip(y[kept], inclusion[kept], strict=True):
@@ -113,6 +122,19 @@ def coefficients(
     return ax
 
 
+def _draw_standardized(panel: Axes, result: Result, y: _Array, heights: _Array) -> None:
+    """Bars of the standardised effects of the features kept."""
+    effects, kept = np.asarray(result.standardized), np.asarray(result.support)
+    panel.axvline(0, color=_DARK, linewidth=0.8, zorder=1)
+    panel.barh(y[kept], effects[kept], height=heights[kept], color=_KEPT)
+    widest = 1.15 * max(np.max(np.abs(effects), initial=0), 1e-3)
+    panel.set(xlim=(-widest, widest))
+    panel.xaxis.set_major_locator(MaxNLocator(3))
+    panel.set_xlabel("standardised")
+    panel.tick_params(axis="y", left=False, labelleft=False)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+
+
 def course(
     result: Result, names: Iterable[str] | None = None, *, axes: Sequence[Axes] | None = None
 ) -> tuple[Axes, Axes]:
@@ -123,7 +145,7 @@ def course(
 
     Args:
         result: One fit of k features, made with `history=True`.
-        names: k names. Default: x0, x1, ...
+        names: k names. Default: those that the data came with, or else x0, x1, ...
         axes: Two axes to draw into. Default: a new figure.
 
     Returns:
@@ -134,7 +156,7 @@ def course(
             are not two axes.
     """
     coef = _vector("result", result.coef)
-    names = _names(names, len(coef))
+    names = _names(names, len(coef), result.names)
     history = result.history
     if history is None:
         raise ValueError("result has no history; make the fit with history=True.")
@@ -174,7 +196,7 @@ def path(
         y: (n,) target.
         rates: (r,) initial rates in (0, 1], at least two. Default: 25 from 0.02 to 0.99, evenly
             spaced in their logarithm.
-        names: k names. Default: x0, x1, ...
+        names: k names. Default: those that the data came with, or else x0, x1, ...
         axes: Two axes to draw into. Default: a new figure.
         options: What else `fit` takes.
 
@@ -195,10 +217,10 @@ def path(
     shape = floating_array("X", X).shape
     if len(shape) == 2:
         # Here and not after the fits, which take their time.
-        names = _names(names, shape[1])
+        names = _names(names, shape[1], names_of(X))
     _checked(axes)
     fits = [fit(X, y, initial_inclusion=float(rate), **options) for rate in rates]
-    names = _names(names, len(fits[0].coef))
+    names = _names(names, len(fits[0].coef), fits[0].names)
     bounds = np.array([float(one.bound) for one in fits])
     bounds[np.isnan(bounds)] = -np.inf
     # Fits that ended at the same optimum differ in how near they came.
@@ -227,7 +249,7 @@ def stability(
     Args:
         selection: A `bmjax.StabilitySelection` of one dataset, of which it reads `frequencies`,
             `standard_errors` and `stable`, all (k,), and `threshold`.
-        names: k names. Default: x0, x1, ...
+        names: k names. Default: those that the data came with, or else x0, x1, ...
         ax: Where to draw. Default: a new figure.
 
     Returns:
@@ -237,7 +259,7 @@ def stability(
         ValueError: If the selection is a batch or there are not k names.
     """
     frequencies = _vector("selection", selection.frequencies)
-    names = _names(names, len(frequencies))
+    names = _names(names, len(frequencies), getattr(selection, "names", None))
     threshold = float(selection.threshold)
     half, stable = 2 * np.asarray(selection.standard_errors), np.asarray(selection.stable)
     ax, y, heights = _rows(names, stable, ax, width=5.6)
@@ -274,23 +296,26 @@ def _rows(
     ax.set_yticks(y[named], [names[j] for j in named])
     for j, tick in zip(named, ax.get_yticklabels(), strict=True):
         tick.set(parse_math=False, fontsize=_POINTS, color="black" if kept[j] else _GREY)
+        _in_any_script(tick)
     ax.set_ylim(y[-1] + heights[-1] / 2 + 0.2, -0.2)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     return ax, y, 0.6 * heights
 
 
-def _split(ax: Axes) -> Axes:
-    """New axes in the right quarter of these, which shrink, with the same rows."""
+def _split(ax: Axes, share: float) -> Axes:
+    """New axes in the right share of these, which shrink, with the same rows."""
     place, picture = ax.get_subplotspec(), ax.figure
     if place is not None:
         # Not an inset, of which constrained layout does not find the width.
-        left, right = place.subgridspec(1, 2, width_ratios=(3, 1), wspace=0.06)
+        left, right = place.subgridspec(1, 2, width_ratios=(1 - share, share), wspace=0.06)
         ax.set_subplotspec(left)
         return picture.add_subplot(right, sharey=ax)
     x0, y0, width, height = ax.get_position().bounds
-    ax.set_position((x0, y0, 0.74 * width, height))
-    return picture.add_axes((x0 + 0.77 * width, y0, 0.23 * width, height), sharey=ax)
+    gap = 0.02 * width
+    ax.set_position((x0, y0, (1 - share) * width - gap, height))
+    left = x0 + (1 - share) * width + gap
+    return picture.add_axes((left, y0, share * width - gap, height), sharey=ax)
 
 
 # ---- lines
@@ -377,6 +402,7 @@ def _name_ends(
             ),
         )
         text.set_parse_math(False)
+        _in_any_script(text)
 
 
 def _spread(wanted: _Array, gap: float) -> _Array:
@@ -397,6 +423,45 @@ def _spread(wanted: _Array, gap: float) -> _Array:
     return places
 
 
+# ---- names in any script
+
+
+def _in_any_script(text: Text) -> None:
+    """Has a text drawn in fonts that have its characters, and those that none has as escapes."""
+    words = text.get_text()
+    own = font_manager.findfont(text.get_fontproperties())
+    foreign = dict.fromkeys(c for c in words if not _has(own, c) and c.isprintable())
+    fonts = {c: _font_with(c) for c in foreign}
+    for character, font in fonts.items():
+        if font is None:
+            words = words.replace(character, f"\\u{ord(character):04x}")
+    text.set_text(words)
+    others = [font for font in dict.fromkeys(fonts.values()) if font is not None]
+    if others:
+        text.set_fontfamily([*text.get_fontfamily(), *others])
+
+
+@cache
+def _font_with(character: str) -> str | None:
+    """The first installed font that has a character."""
+    for font in font_manager.fontManager.ttflist:
+        if _has(font.fname, character) and "LastResort" not in font.name:
+            return font.name
+    return None
+
+
+def _has(path: str, character: str) -> bool:
+    try:
+        return _opened(path).get_char_index(ord(character)) != 0
+    except (OSError, RuntimeError):  # a font that is gone or broken
+        return False
+
+
+@cache
+def _opened(path: str) -> Any:
+    return font_manager.get_font(path)
+
+
 # ---- arguments
 
 
@@ -410,16 +475,12 @@ def _vector(name: str, values: Any) -> _Array:
     return values
 
 
-def _names(names: Iterable[str] | None, k: int) -> list[str]:
-    """The names as far as there is room."""
+def _names(names: Iterable[str] | None, k: int, known: Names | None = None) -> list[str]:
+    """The names as far as there is room, those that the data came with if none are given."""
+    if names is None and known is not None:
+        names = known.features
     full = feature_names(names, k)
     return [n if len(n) <= _LONGEST else n[: _LONGEST - 1] + "…" for n in full]
-
-
-def _z(level: Any) -> float:
-    if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
-        raise ValueError(f"level is {level!r}; give a number between 0 and 1, such as 0.95.")
-    return NormalDist().inv_cdf((1 + float(level)) / 2)
 
 
 def _checked(axes: Sequence[Axes] | None) -> tuple[Axes, Axes] | None:

@@ -1,38 +1,35 @@
 """The command `python -m bmjax`: fit a CSV file, or the diabetes data, and print what was kept.
 
 Data flow one way: read, fit, report. What a user can get wrong is found before the fit, as a
-`_UsageError` whose message names the place and the remedy; `main` alone turns it into a line on
+`UsageError` whose message names the place and the remedy; `main` alone turns it into a line on
 stderr and exit status 2. pandas and rich belong to the `cli` extra and matplotlib to `plot`, so
-they are imported only where they are used.
+they are imported only where they are used; JAX is imported last, so that help and mistakes do not
+wait for it.
 """
 
 import argparse
 import csv
-import difflib
-import io
 import os
-import reprlib
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 import bmjax
-from bmjax._cli import output
-from bmjax._cli.output import Report, listed
-from bmjax._io.files import write_whole
-from bmjax.datasets import load_diabetes
+from bmjax._cli import predict
+from bmjax._cli.cache import keep_programs
+from bmjax._cli.errors import UsageError, check_column, check_place, extras
+from bmjax._cli.reading import add_form, check_target, form_of, read_header, read_values
+
+if TYPE_CHECKING:
+    from bmjax._cli.output import Report
 
 _Array = NDArray[np.float64]
-_AS_CSV = "Save the table as CSV with the encoding UTF-8."
-_EXTRAS = {"pandas": "cli", "rich": "cli", "matplotlib": "plot"}
-_SAVED, _DRAWN = (".json", ".csv"), (".png", ".pdf", ".svg")
+_SAVED, _DRAWN = (".json", ".npz", ".csv"), (".png", ".pdf", ".svg")
 # The square of an effect, which is a ratio of two columns, must be a number too.
 _SMALLEST, _LARGEST = 1e-70, 1e70
 
@@ -40,25 +37,28 @@ _DESCRIPTION = """\
 Fit Bayesian masking, a sparse linear regression that does not shrink the features it keeps.
 Without FILE, the diabetes data of Efron et al. (2004) are fitted.
 
-FILE is a comma-separated text file with a header row. Every column but the target and the weights
-is a feature, and all must hold numbers, none missing. The level of the target is fitted as an
+FILE is a comma-separated text file, plain or gzipped, with a header row. Every column but the
+target, the weights and those excluded is a feature. All must hold numbers, none missing; a column
+of yes and no, or true and false, is taken as 1 and 0. The level of the target is fitted as an
 intercept, and coefficients are on the scale of FILE, whatever the units of its columns."""
 
 _EPILOG = """\
 examples:
   python -m bmjax
   python -m bmjax houses.csv --target price
+  python -m bmjax houses.csv --target price --exclude id,street --drop-missing
+  python -m bmjax maisons.csv --target prix --sep ';' --decimal ,
   python -m bmjax houses.csv --target price --keep size,year --save fit.json --plot fit.png
   python -m bmjax houses.csv --target price --stability 100
+  python -m bmjax predict fit.json new.csv           what a saved fit says of new rows
+
+Compiled programs are kept in your cache folder (--no-cache: not; JAX_COMPILATION_CACHE_DIR: in
+another), so that a later run starts at once.
 
 exit status: 0 after a fit, converged or not (the output says which); 2 for unusable input, or if
 a file could not be written; 130 after Ctrl-C."""
 
 INTERRUPTED = "bmjax: interrupted."
-
-
-class _UsageError(Exception):
-    """Something the user can put right; the message says what and how."""
 
 
 class _Data(NamedTuple):
@@ -79,8 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         try:
-            return _run(_parser().parse_args(argv))
-        except _UsageError as error:
+            words = sys.argv[1:] if argv is None else list(argv)
+            if words[:1] == ["predict"]:
+                return predict.run(words[1:])
+            return _run(_parser().parse_args(words))
+        except UsageError as error:
             print(f"bmjax: error: {error}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
@@ -113,6 +116,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="features that are always kept, never masked; a name with a comma in double quotes",
     )
+    add(
+        "--exclude",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="columns of FILE that are not looked at, such as names of the rows",
+    )
     add("--weights", metavar="NAME", help="column of FILE that says how often each row counts")
     add("--no-intercept", action="store_true", help="fit no level of the target")
     add(
@@ -123,15 +133,65 @@ def _parser() -> argparse.ArgumentParser:
         "kept",
     )
     add("--seed", metavar="N", type=int, default=0, help="of the halves of --stability; default: 0")
-    add("--save", metavar="PATH", help="write the fit, to .json, or the features, to .csv")
+    add(
+        "--save",
+        metavar="PATH",
+        help="write the fit, to .json or .npz, for predict; or the features, to .csv",
+    )
     add("--plot", metavar="PATH", help="draw the coefficients, to .png, .pdf or .svg")
-    add("--version", action="version", version=f"bmjax {bmjax.__version__}")
+    add("--no-cache", action="store_true", help="keep no compiled programs on the disk")
+    add("--version", action=_Version, nargs=0, help="show the version and exit")
+    add_form(parser)
     return parser
+
+
+class _Version(argparse.Action):
+    """Shows the version, looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"bmjax {bmjax.__version__}")
+        parser.exit()
 
 
 def _run(args: argparse.Namespace) -> int:
     _check_options(args)
-    with _extras():  # before the fit, so that a missing package does not cost the user a fit
+    form = form_of(args)
+    notes = []
+    if args.file is None:
+        from bmjax.datasets import load_diabetes
+
+        source, target = "the diabetes data (Efron et al. 2004)", "progression"
+        X, y, names = load_diabetes()
+        left_out = _names(args.exclude, "--exclude", source, names)
+        features = [name for name in names if name not in left_out]
+        data = _Data(X[:, [names.index(name) for name in features]], y, features)
+    else:
+        source = args.file
+        text, names = read_header(source, form)
+        target = check_target(source, names, args.target, args.weights)
+        left_out = _names(args.exclude, "--exclude", source, names, (target, args.weights))
+        wanted = [name for name in names if name not in left_out]
+        features = [name for name in wanted if name not in (target, args.weights)]
+        if not features:
+            also = "" if args.weights is None else f" and the weights {args.weights!r}"
+            raise UsageError(
+                f"{source} has no column but the target {target!r}{also}. Add at least one feature."
+            )
+        kept = _names(args.keep, "--keep", source, features, (target, args.weights))
+        table = read_values(source, text, names, wanted, form, weights=args.weights)
+        notes = table.notes
+        data = _Data(
+            X=table.values[:, [wanted.index(name) for name in features]],
+            y=table.column(target),
+            names=features,
+            weights=None if args.weights is None else table.column(args.weights),
+        )
+    kept = _names(args.keep, "--keep", source, data.names, (target, args.weights))
+    data = _rows_that_count(data, args.weights)
+    if args.stability is not None and len(data.y) < 4:
+        raise UsageError(f"--stability: {source} has {len(data.y)} rows, halves need at least 4.")
+    _check_sizes(data, target, args)
+    with extras():  # before the fit, so that a missing package does not cost the user a fit
         from rich.console import Console
 
         if args.save is not None:
@@ -139,23 +199,36 @@ def _run(args: argparse.Namespace) -> int:
         if args.plot is not None:
             import matplotlib
 
-            from bmjax import plots  # noqa: F401
-
             matplotlib.use("Agg")  # no window, and none needed
 
-    if args.file is None:
-        X, y, names = load_diabetes()
-        data = _Data(X, y, names)
-        source, target = "the diabetes data (Efron et al. 2004)", "progression"
-    else:
-        data = read_csv(args.file, args.target, args.weights)
-        source, target = args.file, args.target
-    kept = _kept(args.keep, source, data.names, (target, args.weights))
-    data = _rows_that_count(data, args.weights)
-    if args.stability is not None and len(data.y) < 4:
-        raise _UsageError(f"--stability: {source} has {len(data.y)} rows, halves need at least 4.")
-    _check_sizes(data, target, args)
+    console = Console(highlight=False)
+    keep_programs(not args.no_cache)
+    with _patience(Console(stderr=True)):
+        failures, report = _fitted(args, data, kept, source, target, notes)
+    from bmjax._cli import output
 
+    output.show(console, report)
+    if failures:
+        raise UsageError("\n".join(failures))
+    return 0
+
+
+def _fitted(
+    args: argparse.Namespace,
+    data: _Data,
+    kept: list[str],
+    source: str,
+    target: str,
+    notes: list[str],
+) -> tuple[list[str], "Report"]:
+    """The fit, written to the files asked for: what went wrong with these, and the report."""
+    import jax
+
+    from bmjax._cli.output import Report
+    from bmjax._results.names import Names
+
+    if args.plot is not None:
+        from bmjax import plots  # noqa: F401
     options = {
         "intercept": not args.no_intercept,
         "standardize": True,
@@ -163,6 +236,7 @@ def _run(args: argparse.Namespace) -> int:
     }
     with jax.enable_x64(True):  # a caller of `main` keeps the precision it had
         result = bmjax.fit(data.X, data.y, sample_weights=data.weights, **options)
+        result = result._replace(names=Names(tuple(data.names), target))
         selection = None
         if args.stability is not None:
             selection = bmjax.stability_selection(
@@ -178,18 +252,27 @@ def _run(args: argparse.Namespace) -> int:
             target=target,
             weights_name=args.weights,
             seed=args.seed,
+            said=notes,
         )
         # Before the table is printed, which a pipe may cut short.
-        failures = _write(args, report)
-    console = Console(highlight=False)
-    output.show(console, report)
-    if failures:
-        raise _UsageError("\n".join(failures))
-    return 0
+        return _write(args, report), report
 
 
-def _write(args: argparse.Namespace, report: Report) -> list[str]:
+@contextmanager
+def _patience(console: Any) -> Iterator[None]:
+    """Says on a terminal that something is on its way, for the first fit has to be compiled."""
+    if not console.is_terminal:
+        yield
+        return
+    with console.status("fitting; the first time this compiles for some seconds ..."):
+        yield
+
+
+def _write(args: argparse.Namespace, report: "Report") -> list[str]:
     """Writes the files asked for; returns what went wrong."""
+    from bmjax._cli import output
+    from bmjax._io.files import write_whole
+
     failures = []
     for path, contents in ((args.save, output.saved), (args.plot, output.picture)):
         if path is None:
@@ -201,21 +284,6 @@ def _write(args: argparse.Namespace, report: Report) -> list[str]:
     return failures
 
 
-@contextmanager
-def _extras() -> Iterator[None]:
-    """Turns the absence of a package of an extra into a message that says how to get it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
-            raise
-        user = "--plot" if package == "matplotlib" else "the command"
-        raise _UsageError(
-            f'{user} needs {package}: pip install "bmjax[{_EXTRAS[package]}]"'
-        ) from error
-
-
 # ---- options
 
 
@@ -224,58 +292,44 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.file is None:
         for option in ("target", "weights"):
             if getattr(args, option) is not None:
-                raise _UsageError(
+                raise UsageError(
                     f"--{option} goes with a CSV file: python -m bmjax FILE --target NAME."
                 )
-    _check_place("--save", args.save, _SAVED, args.file)
-    _check_place("--plot", args.plot, _DRAWN, args.file)
+    check_place("--save", args.save, _SAVED, args.file)
+    check_place("--plot", args.plot, _DRAWN, args.file)
     if args.stability is not None:
         if args.stability < 2 or args.stability % 2:
-            raise _UsageError(
+            raise UsageError(
                 f"--stability {args.stability}: halves come in pairs, so give an even number, "
                 "at least 2; 100 is usual."
             )
         if args.weights is not None:
-            raise _UsageError(
+            raise UsageError(
                 "--stability draws weights of the rows itself, so it does not go with --weights."
             )
     if not 0 <= args.seed < 2**32:
-        raise _UsageError(f"--seed {args.seed}: give a number from 0 to {2**32 - 1}.")
+        raise UsageError(f"--seed {args.seed}: give a number from 0 to {2**32 - 1}.")
 
 
-def _check_place(option: str, name: str | None, endings: Sequence[str], data: str | None) -> None:
-    """Raises if a file of that name cannot be what the option writes."""
-    if name is None:
-        return
-    path = Path(name)
-    if path.suffix.lower() not in endings:
-        *others, last = endings
-        raise _UsageError(f"{option} {name}: the name must end in {', '.join(others)} or {last}.")
-    if not path.parent.is_dir():
-        raise _UsageError(f"{option} {name}: there is no directory {path.parent}.")
-    if path.is_dir():
-        raise _UsageError(f"{option} {name}: this is a directory. Give the name of a file.")
-    if not os.access(path.parent, os.W_OK):
-        raise _UsageError(f"{option} {name}: no permission to write in {path.parent}.")
-    if data is not None and path.exists() and Path(data).exists() and path.samefile(data):
-        raise _UsageError(f"{option} {name} would overwrite the data. Give another name.")
-
-
-def _kept(
-    given: Sequence[str], source: str, names: Sequence[str], taken: Sequence[str | None]
+def _names(
+    given: Sequence[str],
+    option: str,
+    source: str,
+    names: Sequence[str],
+    taken: Sequence[str | None] = (),
 ) -> list[str]:
-    """The features to keep, each once, from lists of them."""
+    """The columns that an option names, each once, from lists of them."""
     try:
-        kept = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row]
+        found = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row]
     except csv.Error as error:
-        raise _UsageError("--keep: a name with a line break goes in double quotes.") from error
-    if given and not (kept and all(kept)):
-        raise _UsageError("--keep: a name is empty. Give names of features with commas between.")
-    for name in kept:
-        if name in taken and name not in names:
-            raise _UsageError(f"--keep: {name!r} is the target or the weights, not a feature.")
-        _check_column("--keep", source, names, name, kind="feature")
-    return list(dict.fromkeys(kept))
+        raise UsageError(f"{option}: a name with a line break goes in double quotes.") from error
+    if given and not (found and all(found)):
+        raise UsageError(f"{option}: a name is empty. Give names of columns with commas between.")
+    for name in found:
+        if name in taken:
+            raise UsageError(f"{option}: {name!r} is the target or the weights, not a feature.")
+        check_column(option, source, names, name, kind="feature")
+    return list(dict.fromkeys(found))
 
 
 def _rows_that_count(data: _Data, weights_name: str | None) -> _Data:
@@ -284,7 +338,7 @@ def _rows_that_count(data: _Data, weights_name: str | None) -> _Data:
         return data
     counts = data.weights > 0
     if np.sum(counts) < 2:
-        raise _UsageError(
+        raise UsageError(
             f"--weights: column {weights_name!r} is above zero in {np.sum(counts)} rows: a fit "
             "needs at least 2."
         )
@@ -301,204 +355,7 @@ def _check_sizes(data: _Data, target: str, args: argparse.Namespace) -> None:
         if not args.no_intercept and name != args.weights and largest < _LARGEST:
             size = np.ptp(values)
         if largest >= _LARGEST or 0 < size <= _SMALLEST:
-            raise _UsageError(
+            raise UsageError(
                 f"column {name!r}: its values are too large or too small to compute with. "
                 "Change its unit."
             )
-
-
-# ---- reading
-
-
-def read_csv(path: str, target: str | None, weights: str | None = None) -> _Data:
-    """Reads features, target and weights from a comma-separated file with a header row.
-
-    Args:
-        path: the file.
-        target: the column to predict.
-        weights: the column that says how often each row counts; all others are features.
-
-    Returns:
-        The features (n, k), the target (n,), the k names of the features, and the weights (n,).
-
-    Raises:
-        _UsageError: the file cannot be used as it is.
-    """
-    with _extras():
-        import pandas as pd
-
-    text = _read_text(path)
-    names = _header(path, text)
-    _check_header(path, names)
-    target = _check_target(path, names, target, weights)
-
-    try:
-        # The header is read as a row among the others: pandas then holds each row to its width,
-        # where it would otherwise take a first column too many for an index. As objects, since
-        # the numbers are parsed below, where the column with a bad one can be named.
-        table = pd.read_csv(
-            io.StringIO(text, newline=""), header=None, dtype=object, skipinitialspace=True
-        ).iloc[1:]
-    except pd.errors.ParserError as error:
-        reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
-        if "EOF inside string" in reason:  # pandas counts rows here, from 0
-            *_, (line, _) = _records(path, text)
-            reason = f"a quote opened in line {line} is never closed"
-        raise _UsageError(
-            f"{path} is not a regular CSV file: {reason}.\n"
-            "Each row needs one value for each name in the header, in quotes if it has a comma."
-        ) from error
-    if len(table) < 2:
-        found = "no rows" if table.empty else "only one row"
-        raise _UsageError(f"{path} has {found} below its header: a fit needs at least 2.")
-
-    parsed = table.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
-    _check_values(path, text, names, parsed, table.isna().to_numpy(), table.to_numpy(), weights)
-    features = [j for j, name in enumerate(names) if name not in (target, weights)]
-    return _Data(
-        X=parsed[:, features],
-        y=parsed[:, names.index(target)],
-        names=[names[j] for j in features],
-        weights=None if weights is None else parsed[:, names.index(weights)],
-    )
-
-
-def _read_text(path: str) -> str:
-    try:
-        # utf-8-sig: spreadsheets put a byte order mark in front, which would join the first name.
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise _UsageError(
-            f"cannot read {path}: {error.strerror}. Give the path of a CSV file."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise _UsageError(f"{path} is not UTF-8 text. {_AS_CSV}") from error
-    if "\0" in text:
-        raise _UsageError(f"{path} is not text, for it holds null bytes. {_AS_CSV}")
-    return text
-
-
-def _records(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row, the header too, with the line it starts in; skips blank lines, as pandas."""
-    lines = list(io.StringIO(text, newline=""))
-    reader = csv.reader(lines, skipinitialspace=True)
-    end = 0
-    try:
-        for row in reader:
-            start, end = end, reader.line_num
-            if lines[start].strip(" \t\r\n"):
-                yield start + 1, row
-    except csv.Error as error:
-        raise _UsageError(
-            f"{path} is not a regular CSV file: {error} in line {end + 1}. Is a quote missing?"
-        ) from error
-
-
-def _header(path: str, text: str) -> list[str]:
-    first = next(_records(path, text), None)
-    if first is None:
-        raise _UsageError(f"{path} is empty. It needs a header row and at least 2 rows of numbers.")
-    return [name.strip() for name in first[1]]
-
-
-def _check_header(path: str, names: list[str]) -> None:
-    if all(_is_number(name) for name in names if name) and any(names):
-        raise _UsageError(
-            f"{path} has no header row: its first row, {listed(names)}, is all numbers.\n"
-            "Put the names of the columns in a first row."
-        )
-    separator = next((s for s in ("\t", ";", "|") if s in names[0]), None)
-    if len(names) == 1 and separator is not None:
-        raise _UsageError(
-            f"{path} seems to be separated by {separator!r}. Save it with commas instead."
-        )
-    if "" in names:
-        raise _UsageError(
-            f"column {names.index('') + 1} of {path} has no name in the header.\n"
-            "Name it, or remove it if it only numbers the rows (pandas: to_csv(..., index=False))."
-        )
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise _UsageError(
-            f"{path} has more than one column named {listed(repeated)}. "
-            "Give each column a name of its own."
-        )
-
-
-def _check_target(path: str, names: list[str], target: str | None, weights: str | None) -> str:
-    if target is None:
-        raise _UsageError(
-            "which column is to be predicted? Name it with --target NAME.\n"
-            f"Columns of {path}: {listed(names)}"
-        )
-    _check_column("--target", path, names, target)
-    if weights is not None:
-        _check_column("--weights", path, names, weights)
-    if weights == target:
-        raise _UsageError(f"--weights: {target!r} is the target. Name another column.")
-    if len(names) == 1 + (weights is not None):
-        also = "" if weights is None else f" and the weights {weights!r}"
-        raise _UsageError(
-            f"{path} has no column but the target {target!r}{also}. Add at least one feature."
-        )
-    return target
-
-
-def _check_column(
-    option: str, source: str, names: Sequence[str], name: str, kind: str = "column"
-) -> None:
-    if name not in names:
-        close = " or ".join(map(repr, difflib.get_close_matches(name, names)))
-        hint = f" Did you mean {close}?" if close else ""
-        raise _UsageError(
-            f"{option}: no {kind} {name!r} in {source}.{hint}\n"
-            f"{kind.capitalize()}s: {listed(names)}"
-        )
-
-
-def _check_values(
-    path: str,
-    text: str,
-    names: list[str],
-    parsed: _Array,
-    missing: NDArray[np.bool_],
-    raw: NDArray[Any],
-    weights: str | None,
-) -> None:
-    """Raises for the first kind of trouble found, with the column, the line and the remedy."""
-
-    def refuse(bad: NDArray[np.bool_], problem: str, remedy: str) -> None:
-        if not bad.any():
-            return
-        column, *others = np.flatnonzero(bad.any(axis=0))
-        row = int(np.argmax(bad[:, column]))
-        found = problem.format(reprlib.repr(raw[row, column]))
-        # Counted as an editor counts: blank lines too, and a quoted value may run over several.
-        line = next(start for i, (start, _) in enumerate(_records(path, text)) if i == row + 1)
-        also = f" (as have other columns: {listed(names[j] for j in others)})" if others else ""
-        raise _UsageError(
-            f"{path}: column {names[column]!r} has {found} in line {line}{also}.\n{remedy}"
-        )
-
-    refuse(
-        np.isnan(parsed) & ~missing,
-        "the value {}, not a number,",
-        "Write it as a number, code categories as 0/1 columns, or remove the column.",
-    )
-    refuse(missing, "a missing value", "Fill it in, or remove the row or the column.")
-    refuse(
-        np.isinf(parsed), "the infinite value {}", "Correct it, or remove the row or the column."
-    )
-    refuse(
-        (parsed < 0) & (np.array(names) == weights),
-        "the negative weight {}",
-        "A row counts zero times or more.",
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

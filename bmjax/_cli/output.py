@@ -1,7 +1,6 @@
 """What the command `python -m bmjax` puts out: the printed table, saved files and the picture."""
 
 import io
-import json
 import math
 import platform
 from collections.abc import Iterable, Sequence
@@ -12,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bmjax
+from bmjax._cli.errors import listed, shown
 from bmjax._results.refit import refit
 from bmjax._results.result import noise_deviation
+from bmjax._results.saved import contents
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _Array = NDArray[np.float64]
-_LISTED = 12  # names in a message: enough to find a slip, few enough for a line or two
 _NAME = 8  # columns that a name has at least
 
 
@@ -42,6 +42,7 @@ class Report(NamedTuple):
         target: Name of the target.
         weights_name: Column of the weights.
         seed: Of the resamples.
+        said: Sentences on what was done to the data.
     """
 
     result: bmjax.Result
@@ -59,6 +60,7 @@ class Report(NamedTuple):
     target: str = ""
     weights_name: str | None = None
     seed: int = 0
+    said: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -176,6 +178,8 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
             for value, error in zip(frequencies, errors, strict=True)
         ]
         columns.append(("stability", cells))
+    if summary.standardized is not None:
+        columns.append(("standard-\nized", _aligned(summary.standardized, 3)))
     return columns
 
 
@@ -184,7 +188,7 @@ def _figures(report: Report) -> dict[str, str]:
     result, selection = report.result, report.selection
     support = report.summary.support
     figures = {"kept": f"{np.count_nonzero(support)} of {_count(report.names)}"}
-    figures |= report.summary.facts
+    figures |= {key: fact for key, fact in report.summary.facts.items() if key != "target"}
     figures["status"] = bmjax.Status(int(result.status)).message
     if selection is not None:
         stable = [
@@ -213,6 +217,7 @@ def notes(report: Report) -> list[str]:
         found.append(f"Constant, so without any effect: {constant}.")
     if not report.unique:
         found.append("Least squares is not unique on these data; one solution is shown.")
+    found += report.said
     found += report.summary.notes
     if report.selection is not None:
         ended = np.asarray(report.selection.status)
@@ -241,18 +246,6 @@ def _count(names: Sequence[str]) -> str:
     return f"{len(names)} feature{'s' if len(names) > 1 else ''}"
 
 
-def shown(name: str) -> str:
-    """Escapes a name that would break a line or move the cursor."""
-    return name if name.isprintable() else repr(name)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names with commas between, the first dozen of them."""
-    names = list(names)
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(map(shown, names[:_LISTED])) + more
-
-
 # ---- files
 
 
@@ -261,7 +254,7 @@ def saved(report: Report, ending: str) -> bytes:
 
     Args:
         report: The fit.
-        ending: `.csv` for the features, `.json` for everything.
+        ending: `.csv` for the features, `.json` or `.npz` for everything.
 
     Returns:
         The contents of the file.
@@ -309,9 +302,7 @@ def saved(report: Report, ending: str) -> bytes:
             "expected_false": selection.expected_false,
             "expected_false_unimodal": selection.expected_false_unimodal,
         }
-    text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
-    # What is not text in the name of the data's file becomes an escape, which JSON reads back.
-    return (text + "\n").encode(errors="backslashreplace")
+    return contents(result, ending, _finite(content))
 
 
 def _finite(content: Any) -> Any:
@@ -337,7 +328,10 @@ def picture(report: Report, ending: str) -> bytes:
 
     from bmjax import plots
 
-    plots.coefficients(report.result, map(shown, report.names))
+    standardized = report.summary.standardized is not None
+    plots.coefficients(
+        report.result, [shown(name) for name in report.names], standardized=standardized
+    )
     content = io.BytesIO()
     plt.savefig(content, format=ending[1:], dpi=150)
     plt.close()

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import gzip
 import json
 import os
 import re
@@ -16,13 +17,16 @@ import numpy as np
 import pytest
 
 import bmjax
-from bmjax._cli import command
 from bmjax._cli.command import main
+from bmjax._cli.errors import extras
 from bmjax._io.files import write_whole
 from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[2]
-OPTIONS = "--target --keep --weights --no-intercept --stability --seed --save --plot".split()
+OPTIONS = (
+    "--target --keep --exclude --weights --no-intercept --stability --seed --save --plot "
+    "--no-cache --sep --decimal --comment --numeric-header --drop-missing"
+).split()
 
 
 @pytest.fixture
@@ -471,8 +475,8 @@ def test_plot(capsys, write, table, tmp_path, ending, start):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--save", "fit.txt"], ["--save fit.txt", "must end in .json or .csv."]),
-        (["--save", "fit"], ["must end in .json or .csv."]),
+        (["--save", "fit.txt"], ["--save fit.txt", "must end in .json, .npz or .csv."]),
+        (["--save", "fit"], ["must end in .json, .npz or .csv."]),
         (["--plot", "fit.jpg"], ["--plot fit.jpg", "must end in .png, .pdf or .svg."]),
         (["--save", "none/fit.json"], ["--save", "no directory none"]),
         (["--plot", "none/fit.png"], ["--plot", "no directory none"]),
@@ -519,8 +523,8 @@ def test_failing_write_keeps_table_and_old_file(capsys, write, table, tmp_path, 
         pytest.param("y\n1\n2\n", ["no column but the target 'y'"], id="no-features"),
         pytest.param("a,b,a,y\n1,2,3,4\n", ["more than one column named a."], id="duplicate"),
         pytest.param(",a,y\n0,1,2\n1,2,3\n", ["column 1", "no name", "index=False"], id="unnamed"),
-        pytest.param("a;y\n1;2\n3;4\n", ["separated by ';'", "commas"], id="semicolons"),
-        pytest.param("a\ty\n1\t2\n3\t4\n", [r"separated by '\t'", "commas"], id="tabs"),
+        pytest.param("a;y\n1;2\n3;4\n", ["separated by ';'", "--sep ';'"], id="semicolons"),
+        pytest.param("a\ty\n1\t2\n3\t4\n", [r"separated by '\t'", "--sep tab"], id="tabs"),
         pytest.param("a,z\n1,2\n3,4\n", ["no column 'y'", "a, z"], id="unknown-target"),
         pytest.param("a,Y_\n1,2\n3,4\n", ["no column 'y'", "a, Y_"], id="misspelt-target"),
         pytest.param("a,y\n1,2\n\n3,\n", ["column 'y'", "missing", "line 4"], id="missing"),
@@ -604,7 +608,7 @@ def test_missing_matplotlib(capsys, write, tmp_path, monkeypatch):
 
 
 def test_other_missing_modules_are_not_explained_away():
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"), command._extras():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), extras():
         import no_such_module  # noqa: F401  # pyright: ignore[reportMissingImports]
 
 
@@ -708,3 +712,195 @@ def test_broken_pipe_is_quiet(write, table, tmp_path, arguments):
     with process.stderr:
         assert process.stderr.read() == b""
     process.wait(timeout=60)
+
+
+# ---- how a file is written
+
+
+def by_semicolons(table: dict, mark: str = ",") -> str:
+    rows = zip(*(map(float, column) for column in table.values()), strict=True)
+    lines = [";".join(repr(value).replace(".", mark) for value in row) for row in rows]
+    return "\n".join([";".join(table), *lines, ""])
+
+
+def test_tables_of_other_countries_and_programs(capsys, write, table):
+    want = rows(run(capsys, write(table), "--target", "y"))
+    path = write(by_semicolons(table))
+    assert rows(run(capsys, path, "--target", "y", "--sep", ";", "--decimal", ",")) == want
+    message = refused(capsys, path, "--target", "y", "--sep", ";")
+    assert "not a number" in message
+    assert "--decimal ," in message
+    # A point beside decimal commas is a mark of thousands or a mistake.
+    path = write(by_semicolons(table, ".").replace("\n", "\n", 1))
+    assert "not a number" in refused(capsys, path, "--target", "y", "--sep", ";", "--decimal", ",")
+    path = write(by_semicolons(table, ".").replace(";", "\t"))
+    assert rows(run(capsys, path, "--target", "y", "--sep", "tab")) == want
+    with open(write(table), "rb") as file:
+        packed = gzip.compress(file.read())
+    assert rows(run(capsys, write(packed), "--target", "y")) == want
+    assert "damaged gzip" in refused(capsys, write(packed[:40]), "--target", "y")
+
+
+def test_comments_keep_the_numbers_of_lines(capsys, write, table):
+    with open(write(table)) as file:
+        head, first, *others = file.read().splitlines()
+    text = "\n".join(["# made by hand", head, first, "  # half", *others, ""])
+    want = rows(run(capsys, write(table), "--target", "y"))
+    assert rows(run(capsys, write(text), "--target", "y", "--comment", "#")) == want
+    broken = text.replace(others[0], "red,1,2")
+    assert "line 5" in refused(capsys, write(broken), "--target", "y", "--comment", "#")
+    assert "--comment '#'" in refused(capsys, write(text), "--target", "y")
+
+
+def test_columns_left_out_and_rows_with_gaps(capsys, write, table):
+    want = rows(run(capsys, write(table), "--target", "y"))
+    columns = list(zip(*(map(repr, map(float, column)) for column in table.values()), strict=True))
+    lines = [f"row {i},{a},{b},{y}," for i, (a, b, y) in enumerate(columns)]
+    lines[3:3] = ["gap,,1.0,2.0,", "gap,1.0,NA,2.0,"]
+    path = write("\n".join(["id,a,b,y,remark", *lines, ""]))
+    argv = [path, "--target", "y", "--exclude", "id,remark"]
+    message = refused(capsys, *argv)
+    assert "missing value in line 5" in message
+    assert "--drop-missing" in message
+    out = run(capsys, *argv, "--drop-missing")
+    assert rows(out) == want
+    assert "2 of 32 rows were left out" in out
+    assert "--exclude: 'y' is the target" in refused(capsys, *argv, "--exclude", "y")
+    assert "no column but the target" in refused(capsys, *argv, "--exclude", "a,b")
+    assert "Did you mean 'remark'?" in refused(capsys, *argv[:-1], "remarks")
+
+
+@pytest.mark.parametrize("words", [("no", "yes"), ("FALSE", "True")])
+def test_words_of_two_kinds_are_0_and_1(capsys, write, table, words):
+    on = np.arange(30) % 3 == 0
+    want = rows(run(capsys, write(table | {"b": 1.0 * on}), "--target", "y"))
+    lines = [
+        f"{a!r},{words[int(o)]},{y!r}"
+        for a, o, y in zip(map(float, table["a"]), on, map(float, table["y"]), strict=True)
+    ]
+    out = run(capsys, write("\n".join(["a,b,y", *lines, ""])), "--target", "y")
+    assert rows(out) == want
+    assert f"b was taken as 0/1: {words[0].lower()} = 0" in out
+    mixed = "\n".join(["a,b,y", *lines, "1.0,maybe,2.0", ""])
+    assert "not a number" in refused(capsys, write(mixed), "--target", "y")
+
+
+def test_names_that_are_numbers(capsys, write, table):
+    want = list(rows(run(capsys, write(table), "--target", "y")).values())
+    path = write({"2001": table["a"], "2002": table["b"], "2003": table["y"]})
+    assert "--numeric-header" in refused(capsys, path, "--target", "2003")
+    out = run(capsys, path, "--target", "2003", "--numeric-header")
+    assert list(rows(out)) == ["2001", "2002"]
+    assert list(rows(out).values()) == want
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--sep", "ab"], "--sep ab: give one character"),
+        (["--sep", "1"], "--sep 1: give one character"),
+        (["--decimal", ";"], "--decimal ;: give . or ,"),
+        (["--decimal", ","], "separated by commas too"),
+        (["--comment", " "], "--comment: give what"),
+    ],
+)
+def test_unusable_forms(capsys, write, table, options, words):
+    assert words in refused(capsys, write(table), "--target", "y", *options)
+
+
+def test_a_large_intercept_keeps_its_digits(capsys, write, table):
+    out = run(capsys, write(table | {"y": table["y"] + 1e9}), "--target", "y")
+    error = float(figure(out, "standard error of it"))
+    level = np.polyfit(table["a"], table["y"], 1)[1] + 1e9
+    assert float(figure(out, "intercept")) == pytest.approx(level, abs=error)
+
+
+# ---- predicting
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_prediction_from_a_saved_fit(capsys, write, table, tmp_path, ending):
+    saved = tmp_path / f"fit.{ending}"
+    run(capsys, write(table), "--target", "y", "--save", str(saved))
+    fit = bmjax.load(saved)
+    assert fit.names == bmjax.Names(("a", "b"), "y")
+    assert fit.coef.dtype == np.float64
+    # Other columns, another order, and none for the feature that was pruned.
+    path = write({"more": table["b"], "a": table["a"]})
+    out = run(capsys, "predict", str(saved), path)
+    head, *lines = csv.reader(out.splitlines())
+    assert head == ["row", "prediction", "standard_deviation"]
+    X = np.stack([table["a"], table["b"]], axis=1)
+    got = np.array(lines, float)
+    np.testing.assert_array_equal(got[:, 0], np.arange(1, 31))
+    np.testing.assert_allclose(got[:, 1:].T, fit.predict(X, return_std=True), rtol=1e-9)
+    place = tmp_path / "predicted.csv"
+    assert run(capsys, "predict", str(saved), path, "--save", str(place)) == ""
+    assert place.read_text() == out
+
+
+def test_unusable_predictions(capsys, write, table, tmp_path):
+    saved = tmp_path / "fit.json"
+    path = write(table)
+    run(capsys, path, "--target", "y", "--save", str(saved))
+    assert "No such file" in refused(capsys, "predict", str(tmp_path / "none.json"), path)
+    assert "is not a saved fit" in refused(capsys, "predict", path, path)
+    other = write({"b": table["b"]})
+    assert "has no column a, which the fit has kept" in refused(
+        capsys, "predict", str(saved), other
+    )
+    words = "must end in .csv"
+    assert words in refused(capsys, "predict", str(saved), other, "--save", "fit.json")
+    broken = write("a\n1\nred\n")
+    assert "'red', not a number, in line 3" in refused(capsys, "predict", str(saved), broken)
+    with pytest.raises(SystemExit):
+        main(["predict"])
+    assert "FIT" in capsys.readouterr().err
+
+
+# ---- time, and what is kept on the disk
+
+
+def test_help_and_mistakes_do_not_wait_for_jax(write, table):
+    path = write(table)
+    code = (
+        "import sys\nfrom bmjax._cli.command import main\n"
+        "try:\n    status = main(sys.argv[1:])\nexcept SystemExit as end:\n    status = end.code\n"
+        "assert 'jax' not in sys.modules, 'JAX was loaded'\nsys.exit(status)"
+    )
+    for argv, status in (
+        (["--help"], 0),
+        (["--version"], 0),
+        (["predict", "--help"], 0),
+        ([path, "--target", "z"], 2),
+        ([path, "--target", "y", "--keep", "z"], 2),
+        ([path, "--target", "y", "--save", "fit.txt"], 2),
+        ([path], 2),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stderr
+        assert "Error" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")
+def test_compiled_programs_are_kept_in_the_cache_folder(write, table, tmp_path):
+    environment = {"PATH": "", "JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment["PYTHONPATH"] = str(ROOT)
+
+    def kept(*argv: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-m", "bmjax", write(table), "--target", "y", *argv],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return len(list((tmp_path / "cache").rglob("*-cache")))
+
+    assert kept("--no-cache") == 0
+    first = kept()
+    assert first > 3
+    assert kept() == first

@@ -1,0 +1,73 @@
+"""What a user of the command can put right."""
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_EXTRAS = {"pandas": "cli", "rich": "cli", "matplotlib": "plot"}
+_LISTED = 12  # names in a message: enough to find a slip, few enough for a line or two
+
+
+class UsageError(Exception):
+    """Something the user can put right; the message says what and how."""
+
+
+@contextmanager
+def extras() -> Iterator[None]:
+    """Turns the absence of a package of an extra into a message that says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        user = "--plot" if package == "matplotlib" else "the command"
+        raise UsageError(
+            f'{user} needs {package}: pip install "bmjax[{_EXTRAS[package]}]"'
+        ) from error
+
+
+def check_column(
+    option: str, source: str, names: Sequence[str], name: str, kind: str = "column"
+) -> None:
+    """Raises if there is no column of a name, with those that come near."""
+    if name not in names:
+        close = " or ".join(map(repr, difflib.get_close_matches(name, names)))
+        hint = f" Did you mean {close}?" if close else ""
+        raise UsageError(
+            f"{option}: no {kind} {name!r} in {source}.{hint}\n"
+            f"{kind.capitalize()}s: {listed(names)}"
+        )
+
+
+def check_place(option: str, name: str | None, endings: Sequence[str], data: str | None) -> None:
+    """Raises if a file of that name cannot be what the option writes."""
+    if name is None:
+        return
+    path = Path(name)
+    if path.suffix.lower() not in endings:
+        *others, last = endings
+        allowed = f"{', '.join(others)} or {last}" if others else last
+        raise UsageError(f"{option} {name}: the name must end in {allowed}.")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {name}: there is no directory {path.parent}.")
+    if path.is_dir():
+        raise UsageError(f"{option} {name}: this is a directory. Give the name of a file.")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{option} {name}: no permission to write in {path.parent}.")
+    if data is not None and path.exists() and Path(data).exists() and path.samefile(data):
+        raise UsageError(f"{option} {name} would overwrite the data. Give another name.")
+
+
+def shown(name: str) -> str:
+    """Escapes a name that would break a line or move the cursor."""
+    return name if name.isprintable() else repr(name)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names with commas between, the first dozen of them."""
+    names = list(names)
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(map(shown, names[:_LISTED])) + more

@@ -1,0 +1,102 @@
+"""`python -m bmjax predict`: what a saved fit says of new rows."""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bmjax._cli.cache import keep_programs
+from bmjax._cli.errors import UsageError, check_place, listed
+from bmjax._cli.reading import add_form, form_of, read_header, read_values
+
+_DESCRIPTION = """\
+Predict the target of a saved fit at the rows of a CSV file.
+
+FIT is a file that --save or result.save(path) has written. FILE needs a column for every feature
+that the fit has kept, of the same name, in any order; others are not looked at. Prints CSV: the
+number of the row, the predicted mean, and the standard deviation of the target around it."""
+
+_EPILOG = """\
+examples:
+  python -m bmjax houses.csv --target price --save fit.json
+  python -m bmjax predict fit.json new.csv
+  python -m bmjax predict fit.json new.csv --save predicted.csv"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(
+        prog="python -m bmjax predict",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add("fit", metavar="FIT", help="the saved fit, .json or .npz")
+    add("file", metavar="FILE", help="CSV file with the new rows")
+    add("--save", metavar="PATH", help="write to PATH, ending in .csv, instead of printing")
+    add("--no-cache", action="store_true", help="keep no compiled programs on the disk")
+    add_form(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Predicts; returns the exit status."""
+    args = parser().parse_args(argv)
+    form = form_of(args)
+    check_place("--save", args.save, (".csv",), args.file)
+    text, names = read_header(args.file, form)
+    if not Path(args.fit).exists():
+        raise UsageError(f"cannot read {args.fit}: No such file or directory.")
+    keep_programs(not args.no_cache)
+
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from bmjax._io.files import write_whole
+    from bmjax._results.saved import read
+
+    try:
+        result = read(args.fit).result
+    except OSError as error:
+        raise UsageError(f"cannot read {args.fit}: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if result.coef.ndim != 1:
+        raise UsageError(f"{args.fit} holds a batch of fits; save the one to predict with.")
+    features = result.feature_names()
+    kept = [name for name, keep in zip(features, result.support, strict=True) if keep]
+    missing = [name for name in kept if name not in names]
+    if missing:
+        raise UsageError(
+            f"{args.file} has no column {listed(missing)}, which the fit has kept.\n"
+            f"Columns: {listed(names)}"
+        )
+    table = read_values(args.file, text, names, kept or names[:1], form, least=1)
+    # A feature that was pruned has no effect, wherever it is.
+    X = np.tile(result.center.astype(float), (len(table.values), 1))
+    for j, name in enumerate(features):
+        if result.support[j]:
+            X[:, j] = table.column(name)
+    with jax.enable_x64(True):
+        fit = jax.tree.map(jnp.asarray, result)._replace(names=None)
+        columns = {"row": table.rows, "prediction": fit.predict(X)}
+        if fit.uncertainty is not None:
+            columns["standard_deviation"] = fit.predict(X, return_std=True)[1]
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(np.asarray(one).tolist() for one in columns.values()), strict=True))
+    for note in table.notes:
+        print(f"Note: {note}", file=sys.stderr)
+    if args.save is None:
+        print(lines.getvalue(), end="")
+        return 0
+    try:
+        write_whole(Path(args.save).resolve(), lines.getvalue().encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {args.save}: {error.strerror}.") from error
+    return 0
