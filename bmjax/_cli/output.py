@@ -166,7 +166,7 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
     columns = [
         ("coef", _aligned(summary.coef, 5)),
         ("std.\nerror", _aligned(errors, 4)),
-        ("inclusion", [_rate(value) for value in summary.inclusion]),
+        ("inclu-\nsion", [_rate(value) for value in summary.inclusion]),
         ("", [verdict.ljust(6) for verdict in verdicts]),
         ("least\nsquares", _aligned(report.least_squares, 4)),
     ]
@@ -178,8 +178,9 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
             for value, error in zip(frequencies, errors, strict=True)
         ]
         columns.append(("stability", cells))
-    if summary.standardized is not None:
-        columns.append(("standard-\nized", _aligned(summary.standardized, 3)))
+    elif summary.standardized is not None:  # there is no room for both in 80 columns
+        cells = ["0" if v == 0 else f"{v:.3f}" for v in summary.standardized]
+        columns.append(("effect\nin sd", cells))
     return columns
 
 
@@ -212,6 +213,8 @@ def notes(report: Report) -> list[str]:
         "Coefficients are in units of the target per unit of the feature; standard errors take "
         "the kept features as known. Computed in float64."
     ]
+    if report.selection is None and report.summary.standardized is not None:
+        found.append("In sd: in standard deviations of the target per one of the feature.")
     if report.constant.any():
         constant = listed(report.names[int(j)] for j in np.flatnonzero(report.constant))
         found.append(f"Constant, so without any effect: {constant}.")

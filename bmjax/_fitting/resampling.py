@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bmjax._checks import validate
 from bmjax._fitting.batch import fit_batch
 from bmjax._io.progress_bar import progress_bar
-from bmjax._results.names import Names, names_of, numbers_of
+from bmjax._results.names import Names, by_number, names_of
 
 # Fits between two updates of the progress bar; a power of two, so that one shape is compiled.
 _CHUNK = 128
@@ -117,7 +117,7 @@ def stability_selection(
         "Variable selection with error control: another look at stability selection", JRSS B, 2013.
     """
     names = names_of(X, y)
-    options["unmasked"] = numbers_of("unmasked", options.get("unmasked"), names)
+    options = by_number(options, names)
     X, y = validate.data(X, y)
     n, k = X.shape
     resamples = validate.count("resamples", resamples, low=2)
@@ -141,7 +141,7 @@ def stability_selection(
     frequencies = supports.mean(axis=0)
     by_pair = supports.reshape(pairs, 2, k).mean(axis=1)
     spread = by_pair.std(axis=0, ddof=1) if pairs > 1 else np.full(k, np.nan)
-    unmasked = options["unmasked"]
+    unmasked = options.get("unmasked")
     maskable = np.ones(k, bool)
     if unmasked is not None:
         maskable = ~np.asarray(validate.chosen_features("unmasked", unmasked, k))
@@ -197,7 +197,7 @@ def bootstrap(
         Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
     """
     names = names_of(X, y)
-    options["unmasked"] = numbers_of("unmasked", options.get("unmasked"), names)
+    options = by_number(options, names)
     X, y = validate.data(X, y)
     n = len(y)
     resamples = validate.count("resamples", resamples, low=1)

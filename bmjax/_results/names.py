@@ -54,6 +54,13 @@ def numbers_of(name: str, chosen: Any, names: Names | None) -> Any:
     return [_number(name, str(word), names.features) for word in words]
 
 
+def by_number(options: Any, names: Names | None) -> Any:
+    """The options of a fit, features that are named in them by their numbers."""
+    if options.get("unmasked") is None:
+        return options
+    return {**options, "unmasked": numbers_of("unmasked", options["unmasked"], names)}
+
+
 def _number(argument: str, word: str, features: tuple[str, ...]) -> int:
     times = features.count(word)
     if times == 1:

@@ -4,17 +4,18 @@ Starts, moves and their order are those of `fit`, and so are the M step, the ext
 verdict. All of it runs here on the host, since it sees only k and k x k numbers.
 """
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from bmjax._checks import validate
-from bmjax._fitting.options import checked
+from bmjax._fitting.options import FitOptions, checked, takes_options
 from bmjax._fitting.units import leave
 from bmjax._model.bound import Masks, bound_of
 from bmjax._model.linalg import solve_normal_equations
@@ -22,7 +23,7 @@ from bmjax._model.options import SPARSE_RATES, Plan
 from bmjax._model.problem import DUST, State, Status, Totals
 from bmjax._model.steps import precision_of, survivors, weights_and_rates
 from bmjax._results.covariance import uncertainty_of
-from bmjax._results.names import numbers_of
+from bmjax._results.names import by_number
 from bmjax._results.result import Result, Uncertainty, named
 from bmjax._runtime.backend import Array
 from bmjax._runtime.threads import one_blas_thread
@@ -279,21 +280,13 @@ def _uncertainty(
     )
 
 
+@takes_options("standardize", "solver", "initial_weights")
 def fit_stream(
     blocks: Any,
     *,
-    intercept: bool = False,
-    unmasked: ArrayLike | None = None,
-    noise_precision: ArrayLike | None = None,
-    initial_inclusion: ArrayLike | None = None,
-    starts: ArrayLike | None = None,
-    moves: int | None = None,
-    criterion: str = "learned",
-    prune_threshold: ArrayLike | None = None,
-    tolerance: ArrayLike = 1e-3,
-    max_steps: int = 20_000,
     uncertainty: bool = True,
     block_rows: int | None = None,
+    **options: Unpack[FitOptions],
 ) -> Result:
     """Fit a dataset that does not fit into memory, as `fit` fits one that does.
 
@@ -310,17 +303,8 @@ def fit_stream(
             tuples: a list, any other iterable that can be read again and again, or a function
             that returns an iterator over them, the same rows each time. All of k features;
             blocks may differ in length. There have to be more rows than features.
-        intercept: As for `fit`.
-        unmasked: As for `fit`.
-        noise_precision: As for `fit`.
-        initial_inclusion: As for `fit`.
-        starts: As for `fit`.
-        moves: As for `fit`.
-        criterion: As for `fit`.
-        prune_threshold: As for `fit`.
-        tolerance: As for `fit`.
-        max_steps: Most iterations, over all starts and moves. Each is a pass over the rows; three
-            more come before the first, and one after every fit.
+        options: The options of a fit, by name. An iteration is a pass over the rows; three more
+            come before the first, and one after every fit.
         uncertainty: As for `fit`.
         block_rows: Rows worked on at a time, by each core. Default: 1 MiB of them, as float64.
 
@@ -336,31 +320,15 @@ def fit_stream(
     if block_rows is not None:
         block_rows = validate.count("block_rows", block_rows, low=1)
     source = Blocks(blocks, block_rows)
-    unmasked = numbers_of("unmasked", unmasked, source.names)
+    options = by_number(options, source.names)
     wanted = validate.flag("uncertainty", uncertainty)
     with jax.enable_x64(True):
-        options, solver, plan, frame = checked(
-            source.k,
-            jnp.dtype("float64"),
-            intercept=intercept,
-            unmasked=unmasked,
-            standardize=False,
-            solver=None,
-            noise_precision=noise_precision,
-            initial_weights=None,
-            initial_inclusion=initial_inclusion,
-            starts=starts,
-            moves=moves,
-            criterion=criterion,
-            prune_threshold=prune_threshold,
-            tolerance=tolerance,
-            max_steps=max_steps,
-        )
+        numbers, solver, plan, frame = checked(source.k, jnp.dtype("float64"), options)
         passes = Passes(source, frame)
         assert isinstance(solver, Accelerated)
-        options = jax.device_get(options)
+        numbers = jax.device_get(numbers)
         with np.errstate(all="ignore"), one_blas_thread():
-            result = _best(passes, options, solver, plan, wanted)
+            result = _best(passes, numbers, solver, plan, wanted)
             result = leave(frame, passes.units, result, np)
     result = named(result, source.names)
     return jax.tree.map(jnp.asarray, result)  # in the type that the caller's JAX has

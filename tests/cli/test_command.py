@@ -219,14 +219,14 @@ def test_not_converged_is_said_and_is_no_error(capsys, write, table, monkeypatch
 def test_constant_feature(capsys, write, table):
     # The mean of thirty times 0.1 is not 0.1, so a deviation would not be exactly zero.
     out = run(capsys, write(table | {"b": np.full(30, 0.1)}), "--target", "y")
-    assert rows(out)["b"] == ["0", "", "0", "pruned", "0"]
+    assert rows(out)["b"] == ["0", "", "0", "pruned", "0", "0"]
     assert "Constant, so without any effect: b." in out
     assert "not unique" not in out
 
 
 def test_constant_target(capsys, write, table):
     out = run(capsys, write(table | {"y": np.full(30, 0.1)}), "--target", "y")
-    assert all(cells == ["0", "", "0", "pruned", "0"] for cells in map(rows(out).get, "ab"))
+    assert all(cells == ["0", "", "0", "pruned", "0", "0"] for cells in map(rows(out).get, "ab"))
     assert figure(out, "intercept") == "0.1"
     assert figure(out, "kept") == "0 of 2 features"
 
@@ -289,7 +289,9 @@ def test_keep(capsys, write, table):
     assert cells["a"][3] == "kept"
     both = rows(run(capsys, path, "--target", "y", "--keep", " b ,a", "--keep", "a"))
     assert [both[name][3] for name in "ab"] == ["always", "always"]
-    # Of features that are all kept, the fit is least squares.
+    # The effect in standard deviations, by hand; least squares where all are kept.
+    size = float(both["a"][0]) * np.std(table["a"]) / np.std(table["y"])
+    assert float(both["a"][5]) == pytest.approx(size, abs=6e-4)
     assert float(both["a"][0]) == pytest.approx(float(both["a"][4]), rel=1e-3)
 
 
