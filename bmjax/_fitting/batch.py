@@ -30,6 +30,7 @@ from bmjax._model.options import Plan
 from bmjax._results.names import by_number, names_of
 from bmjax._results.result import LaneSteps, Result, named
 from bmjax._runtime import ladder, sharding, threads
+from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.programs import PROGRAMS
 from bmjax._runtime.threads import cores
 from bmjax._selection.starts import Point, Room
@@ -45,6 +46,7 @@ _TOGETHER = 16
 
 
 @takes_options()
+@unwatched
 def fit_batch(
     X: ArrayLike,
     y: ArrayLike,

@@ -30,6 +30,7 @@ from bmjax._results.implicit import implicit_coef
 from bmjax._results.names import by_number, names_of
 from bmjax._results.result import Result, named
 from bmjax._runtime import ladder, sharding
+from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.threads import one_blas_thread
 from bmjax._selection.multistart import points
@@ -37,6 +38,7 @@ from bmjax._selection.starts import Room
 
 
 @takes_options()
+@unwatched
 def fit(
     X: ArrayLike,
     y: ArrayLike,

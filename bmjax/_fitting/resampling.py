@@ -17,6 +17,7 @@ from bmjax._checks import validate
 from bmjax._fitting.batch import fit_batch
 from bmjax._io.progress_bar import progress_bar
 from bmjax._results.names import Names, by_number, names_of
+from bmjax._runtime.debugging import unwatched
 
 # Fits between two updates of the progress bar; a power of two, so that one shape is compiled.
 _CHUNK = 128
@@ -83,6 +84,7 @@ class Bootstrap(NamedTuple):
     names: Names | None = None
 
 
+@unwatched
 def stability_selection(
     X: ArrayLike,
     y: ArrayLike,
@@ -162,6 +164,7 @@ def stability_selection(
     )
 
 
+@unwatched
 def bootstrap(
     X: ArrayLike,
     y: ArrayLike,

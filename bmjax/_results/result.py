@@ -26,6 +26,7 @@ from bmjax._results.summary import (
     zero_notes,
 )
 from bmjax._runtime.backend import Array
+from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.precision import full_precision
 
 
@@ -198,6 +199,7 @@ class Uncertainty(NamedTuple):
         every = jnp.einsum("...m,...mk->...k", by_slot, self._places(self.correlation.shape[-1]))
         return every if self.support is None else jnp.where(self.support, every, 0)
 
+    @unwatched
     def _roots(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b k"]:
         m = self.features.shape[-1]
         roots = jnp.sqrt(jnp.diagonal(by_slot, axis1=-2, axis2=-1)[..., :m])
@@ -205,8 +207,7 @@ class Uncertainty(NamedTuple):
         roots = jnp.einsum("...m,...mk->...k", roots, places)
         if self.support is None:
             return roots
-        with jax.debug_nans(False):  # this NaN is meant
-            return jnp.where(self.support, roots, jnp.nan)
+        return jnp.where(self.support, roots, jnp.nan)
 
     def _of_all(self, by_slot: Float[Array, "*b q q"]) -> Float[Array, "*b p p"]:
         k = self.correlation.shape[-1]
@@ -354,6 +355,7 @@ class Result:
         for i in range(len(self)):
             yield self[i]
 
+    @unwatched
     def __getitem__(self, index: Any) -> "Result":
         """Fits of a batch, by number, slice, booleans or numbers of several.
 
@@ -392,6 +394,7 @@ class Result:
         return self._uncertain("standard_errors").standard_errors
 
     @property
+    @unwatched
     def intercept_standard_error(self) -> Float[Array, "*b"]:
         """Standard error of `intercept`, the support taken as known, NaN if it was not fitted.
 
@@ -399,9 +402,8 @@ class Result:
             ValueError: If the fit was made without uncertainty.
         """
         uncertainty = self._uncertain("intercept_standard_error")
-        with jax.debug_nans(False):  # this NaN is meant
-            if not uncertainty.has_level:
-                return jnp.full_like(self.intercept, jnp.nan)
+        if not uncertainty.has_level:
+            return jnp.full_like(self.intercept, jnp.nan)
         # The intercept is the level at the mean of X, less the effect of going there from zero.
         away = jnp.concatenate([-self.center, jnp.ones_like(self.center[..., :1])], axis=-1)
         return jnp.sqrt(uncertainty.variance_along(away[..., None, :])[..., 0])
@@ -430,6 +432,7 @@ class Result:
         """
         return self._uncertain("r_squared").r_squared
 
+    @unwatched
     def conf_int(self, level: float = 0.95) -> Float[Array, "*b k 2"]:
         """Intervals of the effects, `coef` -+ t `standard_errors`, the support taken as known.
 

@@ -28,6 +28,7 @@ from bmjax._results.result import (
     Starts,
     Uncertainty,
 )
+from bmjax._runtime.debugging import unwatched
 
 FORMAT = "bmjax fit"
 VERSION = 1
@@ -83,6 +84,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     write_whole(place.resolve(), contents(result, _ending(place)))
 
 
+@unwatched
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a fit that `save`, `Result.save` or the command's `--save` has written.
 

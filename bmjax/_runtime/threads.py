@@ -63,6 +63,8 @@ class Settings(NamedTuple):
             jax.enable_x64(self.x64),
             jax.default_device(self.device),
             jax.default_matmul_precision(self.precision),
+            jax.debug_nans(False),  # as in the caller's thread; see `debugging.unwatched`
+            jax.debug_infs(False),
         ):
             yield
 

@@ -26,6 +26,7 @@ from bmjax._results.covariance import uncertainty_of
 from bmjax._results.names import by_number
 from bmjax._results.result import Result, Uncertainty, named
 from bmjax._runtime.backend import Array
+from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.threads import one_blas_thread
 from bmjax._selection.criterion import Criterion, criterion
 from bmjax._selection.gram import Squares, residual_slope, residual_square
@@ -281,6 +282,7 @@ def _uncertainty(
 
 
 @takes_options("standardize", "solver", "initial_weights")
+@unwatched
 def fit_stream(
     blocks: Any,
     *,

@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bmjax._checks import validate
+from bmjax._checks.arrays import floating_array
 from bmjax._io.progress_bar import progress_bar
 from bmjax._runtime import sharding
 from bmjax._runtime.programs import PROGRAMS
@@ -31,6 +32,7 @@ from bmjax.simulate import Dataset
 
 _CHUNK_BYTES = 2**26
 _MOST_IN_CHUNK = 1024  # so that there is progress to see
+_CHUNK_SECONDS, _FIRST = 60.0, 32  # of a study with a checkpoint; datasets in its first chunk
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions, in the text of a program
 
 
@@ -101,7 +103,8 @@ def monte_carlo(
     loop would run all of them as long as the slowest; on an accelerator for a chunk side by side.
 
     Args:
-        simulate: From a key to a `simulate.Dataset`: one of the designs, its sizes filled in.
+        simulate: From a key to a `simulate.Dataset`, such as one of the designs with its sizes
+            filled in, or simply to X (n, k), y (n,) and the true effects (k,).
         methods: Methods by name: functions of X (n, k) and y (n,) such as `bmjax.fit`, or what
             `batched` and `on_host` make of others. A result needs the fields `coef` and
             `support`, (k,) each, may have a `status`, or is simply the (k,) coefficients, 0
@@ -109,9 +112,10 @@ def monte_carlo(
         key: A JAX random key.
         repeats: How many datasets.
         chunk: How many datasets to hold at a time. Default: as many as fit into 64 MiB, at most
-            1024, in chunks of about one size.
+            1024, in chunks of about one size; with a checkpoint also no more than take a minute.
         checkpoint: A folder in which every finished chunk is kept, durably, before the next one
-            starts. The same call finds it there and goes on, to the same bits as without a pause.
+            starts. The same call finds it there and goes on, also after Ctrl-C, to the same bits
+            as without a pause.
         progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
             terminal and rich is installed.
         mesh: Devices to spread drawing and plain functions over, whatever its axes; a batched
@@ -123,7 +127,7 @@ def monte_carlo(
         The study: outcomes dataset by dataset, means, paired differences, a table.
 
     Raises:
-        TypeError: If an argument has the wrong type, or `simulate` does not return a `Dataset`.
+        TypeError: If an argument has the wrong type, or `simulate` returns something else.
         ValueError: If a number is out of range, there is no method, or the checkpoint is damaged
             or of other settings; the message names the file or the setting.
         OSError: If the checkpoint cannot be written, such as on a full disk.
@@ -159,18 +163,23 @@ def monte_carlo(
         return part
 
     chunks: list[_Chunk] = []
-    with progress_bar("datasets x methods", repeats * len(asked), progress) as report:
-        for begin in range(0, repeats, size):
-            count = min(size, repeats - begin)
+    begin, pace = 0, _Pace(size, kept is not None and chunk is None)
+    with (
+        progress_bar("datasets x methods", repeats * len(asked), progress) as report,
+        _saying_how_to_go_on(checkpoint),
+    ):
+        while begin < repeats:
             stored = None if kept is None else kept.load(begin)
             if stored is not None:
                 chunks.append(_unpacked(stored, asked))
                 for name in asked:
-                    report(name, count)
-                continue
-            chunks.append(made(begin, count, report))
-            if kept is not None:
-                kept.save(begin, _packed(chunks[-1]))
+                    report(name, len(chunks[-1].truth))
+            else:
+                chunks.append(made(begin, min(pace.count, repeats - begin), report))
+                if kept is not None:
+                    kept.save(begin, _packed(chunks[-1]))
+                pace.after(chunks[-1])
+            begin += len(chunks[-1].truth)
     outcomes = {}
     for name in asked:
         found = _rowwise(np.concatenate, [part.found[name] for part in chunks])
@@ -195,6 +204,41 @@ class _Chunk(NamedTuple):
     truth: np.ndarray
     found: dict[str, _Found]
     seconds: dict[str, Spent]
+
+
+class _Pace:
+    """How many datasets the next chunk has, so that it lasts no longer than is sad to lose.
+
+    The first is short, to see how long a dataset takes. There are few sizes, since a batched method
+    may compile for each.
+    """
+
+    def __init__(self, size: int, by_time: bool):
+        # Processes that measure different times would wait for each other.
+        self._size, self._by_time = size, by_time and jax.process_count() == 1
+        self.count = min(size, _FIRST) if self._by_time else size
+
+    def after(self, chunk: _Chunk) -> None:
+        """Takes in how long a chunk took."""
+        if not self._by_time:
+            return
+        each = sum(spent.run for spent in chunk.seconds.values()) / len(chunk.truth)
+        self.count = self._size
+        while self.count > 1 and self.count * each > _CHUNK_SECONDS:
+            self.count = -(-self.count // 2)
+
+
+@contextmanager
+def _saying_how_to_go_on(checkpoint: str | os.PathLike[str] | None) -> Iterator[None]:
+    """An interrupt that says what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None:
+            raise
+        raise KeyboardInterrupt(
+            f"finished chunks are kept in {os.fspath(checkpoint)}: the same call goes on from there"
+        ) from None
 
 
 def _settings(
@@ -385,7 +429,7 @@ class _Draw(NamedTuple):
 
     def __call__(self, key: jax.Array, number: jax.Array) -> Dataset:
         """The dataset."""
-        return self.simulate(jax.random.fold_in(key, number))
+        return _dataset(self.simulate(jax.random.fold_in(key, number)))
 
 
 class _Estimate(NamedTuple):
@@ -467,17 +511,30 @@ def _function(name: str, value: Any) -> Callable[..., Any]:
     return value
 
 
+def _dataset(data: Any) -> Dataset:
+    """What a simulation returned, as a dataset."""
+    if isinstance(data, Dataset):
+        return data
+    if not isinstance(data, tuple | list) or len(data) != 3:
+        what = type(data).__name__
+        if isinstance(data, tuple | list):
+            what += f" of length {len(data)}"
+        raise TypeError(
+            f"simulate returned {what}; it must return a bmjax.simulate.Dataset, or X (n, k), "
+            "y (n,) and the true effects (k,)."
+        )
+    names = ("X of simulate", "y of simulate", "coef of simulate")
+    arrays = (floating_array(name, value) for name, value in zip(names, data, strict=True))
+    return Dataset(*map(jnp.asarray, arrays), noise_precision=jnp.zeros(()))  # not made use of
+
+
 def _dataset_shapes(simulate: Callable[[jax.Array], Dataset], key: jax.Array) -> Dataset:
     """Shapes and types of a dataset, found by tracing."""
     try:
         jax.eval_shape(lambda: jax.random.fold_in(key, 0))
     except (TypeError, ValueError) as error:
         raise TypeError(f"key is {key!r}; give one JAX random key: jax.random.key(0).") from error
-    data: Any = jax.eval_shape(lambda: simulate(jax.random.fold_in(key, 0)))
-    if not isinstance(data, Dataset):
-        raise TypeError(
-            f"simulate returned {type(data).__name__}; it must return a bmjax.simulate.Dataset."
-        )
+    data: Any = jax.eval_shape(lambda: _dataset(simulate(jax.random.fold_in(key, 0))))
     n, k = (*data.X.shape, 0, 0)[:2]
     if (data.X.shape, data.y.shape, data.coef.shape) != ((n, k), (n,), (k,)):
         raise ValueError(

@@ -37,8 +37,12 @@ METRICS: dict[str, Metric] = {
     "precision": lambda found, truth: metrics.pruning(found.support, truth).precision,
     "recall": lambda found, truth: metrics.pruning(found.support, truth).recall,
     "f1": lambda found, truth: metrics.pruning(found.support, truth).f1,
+    "false": lambda found, truth: np.sum(found.support & (truth == 0), axis=-1),
+    "missed": lambda found, truth: np.sum(~found.support & (truth != 0), axis=-1),
     "squared_error": lambda found, truth: metrics.squared_error(found.coef, truth),
 }
+# Of which features the first three are is not plain to see.
+_TITLES = {name: f"{name} of pruning" for name in ("precision", "recall", "f1")}
 
 
 class Mean(NamedTuple):
@@ -58,8 +62,10 @@ class Study:
     """Any number of methods on the same datasets.
 
     `metric` below is one of "precision", "recall" and "f1" (of the pruned features, as in
-    `metrics.pruning`) and "squared_error" (of the effects), or a function of the `Outcomes` of a
-    method and the (b, k) true effects that returns (b,) numbers.
+    `metrics.pruning`: how well a method names the irrelevant ones), "false" and "missed" (how many
+    irrelevant features it keeps, and how many relevant ones it does not), and "squared_error" (of
+    the effects), or a function of the `Outcomes` of a method and the (b, k) true effects that
+    returns (b,) numbers.
 
     Attributes:
         truth: (b, k) true effects of each dataset.
@@ -138,7 +144,8 @@ class Study:
     def table(self) -> "pd.DataFrame":
         """One row a method: means with their standard errors (`... se`), and times.
 
-        `converged` is the share of datasets with `Status.CONVERGED`, NaN for a method without a
+        Precision, recall and F1 are of pruning, and their columns say so; `false` and `missed`
+        count kept features that are irrelevant and relevant ones that are not kept. `converged` is the share of datasets with `Status.CONVERGED`, NaN for a method without a
         status; `ms` the milliseconds of running a dataset, `compile_s` seconds of compiling.
 
         Raises:
@@ -150,7 +157,8 @@ class Study:
         for name, found in self.outcomes.items():
             row: dict[str, float] = {}
             for metric in METRICS:
-                row[metric], row[f"{metric} se"] = self.mean(name, metric)
+                title = _TITLES.get(metric, metric)
+                row[title], row[f"{title} se"] = self.mean(name, metric)
             status = found.status
             row["converged"] = np.nan if status is None else np.mean(status == Status.CONVERGED)
             row["ms"] = 1e3 * found.seconds.run / len(self.truth)

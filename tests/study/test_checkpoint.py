@@ -161,3 +161,40 @@ def test_another_process_knows_the_study_again(whole, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert same_bits(bits(study(checkpoint=tmp_path)), bits(whole))
+
+
+def test_chunks_last_no_longer_than_a_minute_by_the_clock(whole, tmp_path, monkeypatch):
+    """The first is short, the next as long as the time it took allows; the numbers stay."""
+    from bmjax._study import monte_carlo
+
+    monkeypatch.setattr(monte_carlo, "_FIRST", 4)
+    monkeypatch.setattr(monte_carlo, "_CHUNK_SECONDS", 60.0)
+
+    def timed(call):
+        return call(), monte_carlo.Spent(run=50.0)  # of two methods: 100 s a chunk
+
+    monkeypatch.setattr(monte_carlo, "timed", timed)
+    with pytest.raises(KeyboardInterrupt, match="the same call goes on from there"):
+        bmjax.monte_carlo(
+            DESIGN,
+            METHODS | {"on the host": bmjax.on_host(_interrupted_at(9))},
+            KEY,
+            23,
+            checkpoint=tmp_path,
+        )
+    begins = sorted(int(place.stem[-12:]) for place in tmp_path.glob("chunk_*.npz"))
+    assert begins == [0, 4, 6]  # 25 s a dataset: two of them, then 50 s: one
+    again = bmjax.monte_carlo(DESIGN, METHODS, KEY, 23, checkpoint=tmp_path)
+    assert same_bits(bits(again), bits(whole))
+
+
+def _interrupted_at(count):
+    seen = []
+
+    def method(X, y):
+        seen.append(1)
+        if len(seen) > count:
+            raise KeyboardInterrupt
+        return np.linalg.lstsq(X, y)[0]
+
+    return method

@@ -110,12 +110,32 @@ def test_means_and_paired_differences(study):
 def test_table(study):
     table = study.table()
     assert list(table.index) == list(METHODS)
-    assert table.loc["least squares", "recall"] == 0
+    assert table.loc["least squares", "recall of pruning"] == 0
+    truth, kept = study.truth != 0, study.outcomes["host"].support
+    assert table.loc["host", "false"] == (kept & ~truth).sum() / 7
+    assert table.loc["host", "missed"] == (truth & ~kept).sum() / 7
     assert table.loc["least squares", "converged"] == 1
     assert np.isnan(table.loc["own", "converged"])
     assert (table["ms"] > 0).all()
     assert table.loc["own", "compile_s"] > 0
     assert table.loc["host", "compile_s"] == 0
+
+
+def test_a_simulation_may_return_plain_arrays(study):
+    def plain(key):
+        data = design(key)
+        return data.X, data.y, data.coef
+
+    other = monte_carlo(plain, {"host": METHODS["host"]}, KEY, 7)
+    np.testing.assert_array_equal(other.truth, study.truth)
+    np.testing.assert_array_equal(other.outcomes["host"].coef, study.outcomes["host"].coef)
+    for wrong, words in (
+        (lambda key: 3, "returned int; it must return"),
+        (lambda key: plain(key)[:2], "returned tuple of length 2"),
+        (lambda key: (*plain(key)[:2], "ab"), "coef of simulate"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            monte_carlo(wrong, METHODS, KEY, 7)
 
 
 def test_one_dataset_has_no_standard_error(study):
