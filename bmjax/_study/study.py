@@ -145,8 +145,9 @@ class Study:
         """One row a method: means with their standard errors (`... se`), and times.
 
         Precision, recall and F1 are of pruning, and their columns say so; `false` and `missed`
-        count kept features that are irrelevant and relevant ones that are not kept. `converged` is the share of datasets with `Status.CONVERGED`, NaN for a method without a
-        status; `ms` the milliseconds of running a dataset, `compile_s` seconds of compiling.
+        count kept features that are irrelevant and relevant ones that are not kept. `converged`
+        is the share of datasets with `Status.CONVERGED`, NaN for a method without a status; `ms`
+        the milliseconds of running a dataset, `compile_s` seconds of compiling.
 
         Raises:
             ModuleNotFoundError: If pandas is not installed.

@@ -1,0 +1,38 @@
+"""Switches with which users hunt NaN, infinity and leaks: clean data fit under each."""
+
+import jax
+import numpy as np
+import pytest
+
+import bmjax
+from tests.helpers import normal_design
+
+WATCHES = {
+    "nans": lambda: jax.debug_nans(True),
+    "infs": lambda: jax.debug_infs(True),
+    "leaks": lambda: jax.check_tracer_leaks(True),
+    "numpy": lambda: np.errstate(all="raise"),
+}
+
+
+@pytest.mark.parametrize("watch", WATCHES)
+def test_clean_data_fit_under_every_watch(watch):
+    X, y = normal_design(0, 40, [2.0, 0.0, 0.0], noise=0.3)
+    want = bmjax.fit(X, y, intercept=True)
+    with WATCHES[watch]():
+        r = bmjax.fit(X, y, intercept=True)
+        batch = bmjax.fit_batch(X[None], y[None], intercept=True, uncertainty=True)
+        stream = bmjax.fit_stream((X, y), intercept=True)
+        assert "CONVERGED" in str(r.summary())
+        assert "CONVERGED" in str(batch[0].summary())
+        assert np.isnan(batch.standard_errors[0, 1])
+    for one in (r, batch[0], stream):
+        np.testing.assert_allclose(one.coef, want.coef, rtol=1e-4)
+
+
+def test_the_watch_is_on_again_after_a_fit():
+    X, y = normal_design(0, 40, [2.0, 0.0, 0.0], noise=0.3)
+    with jax.debug_nans(True):
+        bmjax.fit(X, y, intercept=True)
+        with pytest.raises(FloatingPointError):
+            jax.numpy.log(-jax.numpy.ones(()))
