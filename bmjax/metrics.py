@@ -4,6 +4,8 @@ Every function takes one dataset or a batch, batch axes in front, and gives one 
 dataset. Batch axes broadcast, so one truth serves many estimates.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -11,6 +13,19 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax._checks.arrays import floating_array
+
+__all__ = [
+    "Scores",
+    "bias",
+    "prediction_error",
+    "pruning",
+    "selection",
+    "squared_error",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class Scores(NamedTuple):
@@ -20,6 +35,12 @@ class Scores(NamedTuple):
     nothing to be named, recall is 1, for nothing was missed. `f1` is 2 hits / (named + to be
     named), the harmonic mean wherever both are positive: 0 if only one of the sets is empty, 1 if
     both are. (scikit-learn scores an empty set 0.)
+
+    Example:
+        >>> from bmjax import metrics
+        >>> scores = metrics.pruning(support=[1, 1, 0, 0], truth=[1, 0, 0, 0])
+        >>> float(scores.precision), round(float(scores.recall), 2)
+        (1.0, 0.67)
     """
 
     precision: Float[Array, "*b"]
@@ -43,6 +64,12 @@ def pruning(support: ArrayLike, truth: ArrayLike) -> Scores:
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
+
+    Example:
+        >>> from bmjax import metrics
+        >>> scores = metrics.pruning(support=[1, 1, 0, 0], truth=[1, 0, 0, 0])
+        >>> float(scores.precision), round(float(scores.recall), 2), round(float(scores.f1), 2)
+        (1.0, 0.67, 0.8)
     """
     kept, relevant = _sets(support, truth)
     return _scores(~kept, ~relevant)
@@ -64,6 +91,12 @@ def selection(support: ArrayLike, truth: ArrayLike) -> Scores:
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
+
+    Example:
+        >>> from bmjax import metrics
+        >>> scores = metrics.selection(support=[1, 1, 0, 0], truth=[1, 0, 0, 0])
+        >>> float(scores.precision), float(scores.recall)
+        (0.5, 1.0)
     """
     return _scores(*_sets(support, truth))
 
@@ -85,6 +118,11 @@ def bias(coef: ArrayLike, truth: ArrayLike) -> Float[Array, "*b"]:
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
+
+    Example:
+        >>> from bmjax import metrics
+        >>> float(metrics.bias(coef=[1.5, 0.0, -1.0], truth=[2.0, 0.0, -1.0]))  # shrunk
+        -0.25
     """
     coef, truth = _together("coef", "truth", *_numbers(coef=coef, truth=truth))
     towards = jnp.sum(jnp.sign(truth) * (coef - truth), axis=-1)
@@ -105,6 +143,11 @@ def squared_error(coef: ArrayLike, truth: ArrayLike) -> Float[Array, "*b"]:
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together.
+
+    Example:
+        >>> from bmjax import metrics
+        >>> float(metrics.squared_error(coef=[1.5, 0.0, -1.0], truth=[2.0, 0.0, -1.0]))
+        0.25
     """
     coef, truth = _together("coef", "truth", *_numbers(coef=coef, truth=truth))
     return jnp.sum((coef - truth) ** 2, axis=-1)
@@ -127,6 +170,11 @@ def prediction_error(coef: ArrayLike, X: ArrayLike, y: ArrayLike) -> Float[Array
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If the shapes do not fit together or there is no sample.
+
+    Example:
+        >>> from bmjax import metrics
+        >>> float(metrics.prediction_error(coef=[2.0], X=[[1.0], [2.0]], y=[2.0, 5.0]))
+        0.5
     """
     coef, X, y = _numbers(coef=coef, X=X, y=y)
     shapes = f"coef {coef.shape}, X {X.shape} and y {y.shape}"

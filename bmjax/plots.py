@@ -5,6 +5,8 @@ Each function draws into the axes given, or else into a new figure, and returns 
 shows or saves anything. Features that were pruned are drawn in grey.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Protocol
@@ -32,6 +34,11 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = ["coefficients", "course", "path", "stability"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _Array = NDArray[Any]
 
@@ -88,6 +95,13 @@ def coefficients(
 
     Raises:
         ValueError: If the result is a batch, there are not k names, or level is out of range.
+
+    Example:
+        >>> import bmjax.plots
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> ax = bmjax.plots.coefficients(fit, names, standardized=True)
+        >>> ax.figure.savefig('coefficients.png')  # doctest: +SKIP
     """
     coef = _vector("result", result.coef)
     names = _names(names, len(coef), result.names)
@@ -154,6 +168,12 @@ def course(
     Raises:
         ValueError: If the result is a batch or has no history, there are not k names, or there
             are not two axes.
+
+    Example:
+        >>> import bmjax.plots
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True, history=True)
+        >>> effects, rates = bmjax.plots.course(fit, names)
     """
     coef = _vector("result", result.coef)
     names = _names(names, len(coef), result.names)
@@ -207,6 +227,11 @@ def path(
         TypeError: If an argument of `fit` has the wrong type.
         ValueError: If rates are out of range, there are not k names or not two axes, or `fit`
             refuses an argument.
+
+    Example:
+        >>> import bmjax.plots
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> effects, rates = bmjax.plots.path(X, y, [0.1, 0.5, 0.9], names, intercept=True)
     """
     if "initial_inclusion" in options:
         raise ValueError("initial_inclusion is what a path varies; give its values as rates.")
@@ -257,6 +282,13 @@ def stability(
 
     Raises:
         ValueError: If the selection is a batch or there are not k names.
+
+    Example:
+        >>> import jax
+        >>> import bmjax.plots
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> halves = bmjax.stability_selection(X, y, jax.random.key(0), 10, intercept=True)
+        >>> ax = bmjax.plots.stability(halves, names)
     """
     frequencies = _vector("selection", selection.frequencies)
     names = _names(names, len(frequencies), getattr(selection, "names", None))

@@ -7,6 +7,8 @@ serve here as oracles of the general solvers and as the curves of the paper's fi
 All are pure functions, in the floating-point type of their input; use `jax.vmap` for many.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.core
 import jax.numpy as jnp
@@ -18,6 +20,18 @@ from bmjax._checks import validate
 from bmjax._checks.arrays import floating_array
 from bmjax._model.linalg import solve_normal_equations
 from bmjax._runtime.precision import full_precision
+
+__all__ = [
+    "ard",
+    "fab",
+    "fab_bias",
+    "lasso",
+    "least_squares",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @full_precision
@@ -34,6 +48,13 @@ def least_squares(x: ArrayLike, y: ArrayLike) -> Float[Array, ""]:
     Raises:
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit or a value is not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> from bmjax import shrinkage
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> float(shrinkage.least_squares(x, 2 * x))
+        2.0
     """
     x, y = _one_feature(x, y)
     return _ratio(x @ y, x @ x)
@@ -60,6 +81,13 @@ def lasso(
     Raises:
         TypeError: If an argument is not real.
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> from bmjax import shrinkage
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> float(shrinkage.lasso(x, 2 * x, alpha=30.0))  # moved by 30 / x'x
+        1.0
     """
     x, y = _one_feature(x, y)
     alpha = validate.number("alpha", alpha, x.dtype, low=0, open_low=False)
@@ -85,6 +113,13 @@ def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, 
     Raises:
         TypeError: If an argument is not real.
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> from bmjax import shrinkage
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> round(float(shrinkage.ard(x, 2 * x, noise_precision=1.0)), 3)  # moved by 1 / |x'y|
+        1.983
     """
     x, y = _one_feature(x, y)
     precision = validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
@@ -110,6 +145,13 @@ def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
         TypeError: If an argument is not real.
         ValueError: If a shape does not fit, a value is not finite, or a mask mean is outside
             [0, 1].
+
+    Example:
+        >>> import numpy as np
+        >>> from bmjax import shrinkage
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> float(shrinkage.fab(x, 2 * x, mask_mean=[1.0, 1.0, 0.5, 0.5]))
+        2.0
     """
     x, y = _one_feature(x, y)
     masked = x * _masks(validate.per_feature("mask_mean", mask_mean, len(x), x.dtype))
@@ -136,6 +178,16 @@ def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Flo
         TypeError: If an argument is not real.
         ValueError: If a shape does not fit, a value is not finite, or a mask mean is outside
             [0, 1].
+
+    Example:
+        >>> import numpy as np
+        >>> from bmjax import shrinkage
+        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> X = np.stack([x, x[::-1]], axis=1)
+        >>> mask_mean = np.ones((2, 4))
+        >>> bias = shrinkage.fab_bias(X, mask_mean, true_weights=[1.0, 1.0])  # nothing is masked
+        >>> [round(float(b), 3) + 0.0 for b in bias]
+        [0.0, 0.0]
     """
     features, masks = floating_array("X", X), floating_array("mask_mean", mask_mean)
     if features.ndim != 2 or masks.shape != features.shape[::-1]:

@@ -5,6 +5,8 @@ Every design is a pure function of a JAX key: the same key and options give the 
 options may be traced. A key gives other draws in float32 than in float64.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax
@@ -14,6 +16,22 @@ from jaxtyping import Array, Bool, Float
 
 from bmjax._checks import validate
 from bmjax._runtime.precision import full_precision
+
+__all__ = [
+    "Dataset",
+    "ar1_design",
+    "block_design",
+    "heavy_tailed_design",
+    "sparse_design",
+    "two_features",
+    "uniform_design",
+    "wide_design",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 # Beyond this, columns are alike to rounding in float32.
 _MAX_CORRELATION = 0.999
@@ -27,6 +45,13 @@ class Dataset(NamedTuple):
         y: Target.
         coef: True effects, exactly zero for an irrelevant feature.
         noise_precision: One over the variance of the noise.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.two_features(jax.random.key(0), pairs=5)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((10, 2), (10,), 1)
     """
 
     X: Float[Array, "*b n k"]
@@ -56,6 +81,13 @@ def two_features(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.two_features(jax.random.key(0), pairs=5)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((10, 2), (10,), 1)
     """
     pairs, dtype = validate.count("pairs", pairs, low=1), _floating(dtype)
     precision = validate.number("noise_precision", noise_precision, dtype, low=0, open_low=True)
@@ -90,6 +122,13 @@ def uniform_design(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.uniform_design(jax.random.key(0), 6)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((120, 6), (120,), 3)
     """
     n, k = _sizes(n, k)
     dtype = _floating(dtype)
@@ -132,6 +171,13 @@ def sparse_design(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.sparse_design(jax.random.key(0), 6, num_relevant=2)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((120, 6), (120,), 2)
     """
     if num_relevant is None:
         num_relevant = max(1, validate.count("k", k, low=1) // 10)
@@ -174,6 +220,13 @@ def ar1_design(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.ar1_design(jax.random.key(0), 6, num_relevant=2)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((120, 6), (120,), 2)
     """
     n, k = _sizes(n, k)
     dtype = _floating(dtype)
@@ -221,6 +274,13 @@ def block_design(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.block_design(jax.random.key(0), 6, block_size=3, num_relevant=2)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((120, 6), (120,), 2)
     """
     n, k = _sizes(n, k)
     block_size, dtype = validate.count("block_size", block_size, low=1), _floating(dtype)
@@ -268,6 +328,13 @@ def heavy_tailed_design(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.heavy_tailed_design(jax.random.key(0), 6, num_relevant=2)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((120, 6), (120,), 2)
     """
     n, k = _sizes(n, k)
     dtype = _floating(dtype)
@@ -307,6 +374,13 @@ def wide_design(
     Raises:
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range or n is not below k.
+
+    Example:
+        >>> import jax
+        >>> from bmjax import simulate
+        >>> data = simulate.wide_design(jax.random.key(0), 60, 20, num_relevant=2)
+        >>> data.X.shape, data.y.shape, int((data.coef != 0).sum())
+        ((20, 60), (20,), 2)
     """
     k = validate.count("k", k, low=4)
     n = k // 2 if n is None else validate.count("n", n, low=2)

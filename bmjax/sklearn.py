@@ -3,6 +3,8 @@
 Needs the `sklearn` extra, and is imported only by its name: `import bmjax.sklearn`.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
@@ -19,6 +21,15 @@ from bmjax._checks import arrays, validate
 from bmjax._fitting.ragged import filled, rung
 from bmjax._results.names import Names, numbers_of
 from bmjax._solvers.paper import Solver
+
+__all__ = [
+    "BayesianMaskingRegressor",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -78,6 +89,14 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
         result_: All of the `bmjax.Result`, in NumPy arrays.
         n_features_in_: Number of features k.
         feature_names_in_: (k,) names of the columns, if X has such.
+
+    Example:
+        >>> from bmjax.datasets import load_diabetes
+        >>> from bmjax.sklearn import BayesianMaskingRegressor
+        >>> X, y, names = load_diabetes()
+        >>> model = BayesianMaskingRegressor().fit(X, y)
+        >>> round(model.score(X, y), 2), model.transform(X).shape
+        (0.51, (442, 5))
     """
 
     coef_: NDArray[np.floating]

@@ -86,6 +86,18 @@ def fit_batch(
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or an option is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> import bmjax
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5, 40, 3))  # five datasets of forty rows
+        >>> y = 2 * X[:, :, 0] + 0.3 * rng.normal(size=(5, 40))
+        >>> batch = bmjax.fit_batch(X, y)
+        >>> batch
+        <bmjax.Result: 5 fits of 3 features, 5 CONVERGED>
+        >>> int(batch.support[:, 0].sum()), bool(batch[0].converged)
+        (5, True)
     """
     names = names_of(X[0] if isinstance(X, list | tuple) and len(X) else X)
     options = by_number(options, names)

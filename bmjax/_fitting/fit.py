@@ -97,6 +97,15 @@ def fit(
     Reference:
         Kondo, Maeda, Hayashi, "Bayesian Masking: Sparse Bayesian Estimation with Weaker
         Shrinkage Bias", ACML 2015.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> [name for name, kept in zip(names, fit.support) if kept]
+        ['sex', 'bmi', 'bp', 's3', 's5']
+        >>> round(float(fit.coef[2]), 1), round(float(fit.standard_errors[2]), 1)
+        (5.6, 0.7)
     """
     names = names_of(X, y)
     options = by_number(options, names)

@@ -41,6 +41,16 @@ def log_evidence_bound(
         TypeError: If an argument is not an array of real numbers.
         ValueError: If a shape does not fit, or a value at hand of X, y or `sample_weights` is not
             finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> bool(bmjax.log_evidence_bound(X, y, state) == bmjax.lower_bound(problem, state))
+        True
     """
     features, target, counts = validate.weighted_data(X, y, sample_weights)
     n, k = features.shape
@@ -80,6 +90,17 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     Returns:
         The bound, in nats. Differentiable in the data and in every field of the state; at a mask
         of exactly zero or one, where the entropy's slope is infinite, it is large and finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> after = bmjax.m_step(problem, bmjax.e_step(problem, state))
+        >>> bool(bmjax.lower_bound(problem, after) > bmjax.lower_bound(problem, state))
+        True
     """
     active = state.active
     mask = jnp.where(active[:, None], state.mask_mean, 0)

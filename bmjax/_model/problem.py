@@ -44,6 +44,15 @@ class Problem(NamedTuple):
         unmasked: Features that are never masked and never pruned, None for none.
         of_features: How many features the dataset has, where some of them have no row in X or
             some rows of X only fill it up; None where every row is a feature and all are there.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> problem.num_samples, int(problem.num_features)
+        (442, 10)
     """
 
     X: Float[Array, "k n"]
@@ -184,6 +193,16 @@ class State(NamedTuple):
     The inclusion rate is carried as its log-odds because both ends matter: near one, `1 - pi`
     is lost in float32 at 6e-8; near zero `pi` spans many orders of magnitude. A rate of exactly
     one is `inf`, of exactly zero `-inf`, and every function of the state is exact there.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> state.inclusion.tolist()[:2], bool(state.finite)
+        ([0.5, 0.5], True)
     """
 
     mask_mean: Float[Array, "k n"]
@@ -220,7 +239,24 @@ def smallest_variance(target_square: Float[Array, ""]) -> Float[Array, ""]:
 
 
 class Status(IntEnum):
-    """How a fit ended, one code per dataset. `message` says it in words, with the remedy."""
+    """How a fit ended, one code per dataset. `message` says it in words, with the remedy.
+
+    Attributes:
+        RUNNING: 0, the fit has not ended; also of moves that were not made.
+        CONVERGED: 1, every parameter is within the tolerance of its fixed point.
+        MAX_STEPS: 2, stopped at `max_steps` before that.
+        STALLED: 3, the bound no longer rises, or rounding hides what is left.
+        EXACT_FIT: 4, the data are fitted to rounding error.
+        NON_FINITE: 5, NaN, infinity, or values whose squares the type cannot hold.
+
+    Example:
+        >>> import bmjax
+        >>> fit = bmjax.fit(*bmjax.datasets.load_diabetes()[:2], intercept=True)
+        >>> bmjax.Status(int(fit.status)).name
+        'CONVERGED'
+        >>> bmjax.Status.MAX_STEPS.message.split(":")[0]
+        'Stopped at max_steps before it converged'
+    """
 
     RUNNING = 0
     CONVERGED = 1

@@ -32,6 +32,16 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
 
     Returns:
         The state with new mask means.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> bmjax.e_step(problem, state).mask_mean.shape
+        (10, 442)
     """
     return over_features(problem, state, residual(problem, state), sweeps)
 
@@ -40,6 +50,16 @@ def prune(problem: Problem, state: State) -> State:
     """Drop the features whose mean mask is below the threshold (section 4.2, "Pruning step").
 
     A pruned feature has mask mean, weight and inclusion exactly zero and never comes back.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> int(bmjax.prune(problem, state).active.sum())
+        10
     """
     return restrict(state, survivors(problem, state, problem.mean(state.mask_mean)))
 
@@ -75,6 +95,16 @@ def m_step(problem: Problem, state: State) -> State:
 
     Returns:
         The state with new weights, log-odds and noise precision.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> bmjax.m_step(problem, bmjax.e_step(problem, state)).weights.shape
+        (10,)
     """
     return maximise(problem, state, state.active)[0]
 
@@ -101,6 +131,20 @@ def g_step(
 
     Returns:
         The new state and the new optimizer state.
+
+    Example:
+        >>> import optax
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> optimizer = optax.sgd(1e-3)
+        >>> begun = optimizer.init((state.weights, state.log_odds))
+        >>> after, _ = bmjax.g_step(problem, bmjax.e_step(problem, state), optimizer, begun)
+        >>> after.weights.shape
+        (10,)
     """
     left = residual(problem, state)
     return ascend(problem, state, left, optimizer, optimizer_state)

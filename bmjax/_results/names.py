@@ -15,6 +15,15 @@ class Names:
     Attributes:
         features: Names of the k features, None where the data had none.
         target: Name of y, None where it had none.
+
+    Example:
+        >>> import pandas as pd
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> frame, target = pd.DataFrame(X, columns=names), pd.Series(y, name="progression")
+        >>> fit = bmjax.fit(frame, target, intercept=True, unmasked=["age"])
+        >>> fit.names.features[:3], fit.names.target
+        (('age', 'sex', 'bmi'), 'progression')
     """
 
     features: tuple[str, ...] | None = None

@@ -3,6 +3,8 @@
 On the host in float64, whatever the fit ran in: it is one small factorisation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +43,14 @@ class RefitResult:
         log_likelihood: Logarithm of the highest likelihood of normal noise.
         names: What the features and the target are called, if the data said so.
         note: What to beware of.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> refit = fit.refit(X, y)
+        >>> round(float(refit.coef[2]), 1), round(refit.r_squared, 2), round(refit.bic)
+        (5.6, 0.51, 4823)
     """
 
     coef: Float[np.ndarray, " k"]

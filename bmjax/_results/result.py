@@ -41,6 +41,14 @@ class History(NamedTuple):
         noise_precision: Noise precision after each step.
         bound: Lower bound of FIC after each step, over the features active then.
         active_count: How many features were not pruned.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True, history=True)
+        >>> ran = fit.history.active_count >= 0
+        >>> bool(fit.history.bound[ran][-1] > fit.history.bound[ran][0])
+        True
     """
 
     weights: Float[Array, "steps k"]
@@ -71,6 +79,15 @@ class Starts(NamedTuple):
             the other features as they are. Not above zero: no drop, addition or exchange of a
             feature leads to a better fit, and the best one falls short by that much. NaN where no
             move was looked at (`moves=0`).
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> fit.starts.score.shape  # two starts and five moves
+        (7,)
+        >>> bool(fit.starts.certified)
+        True
     """
 
     score: Float[Array, "*b f"]
@@ -135,6 +152,13 @@ class Uncertainty(NamedTuple):
             over the square of y around its mean; without an intercept around zero.
         freedom: Degrees of freedom n - p of the noise variance, 0 where that is known.
         support: The features that the covariances are of.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> fit.uncertainty.covariance.shape  # of ten effects and the level of y
+        (11, 11)
     """
 
     features: Int[Array, "*b m"]
@@ -234,6 +258,13 @@ class Moments(NamedTuple):
         y_mean: Mean of y.
         y_spread: Standard deviation of y.
         y_correlation: Correlation of each column with y.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y)  # without an intercept; one with it has no moments
+        >>> round(float(fit.moments.y_mean), 1)
+        152.1
     """
 
     samples: Float[Array, "*b"]
@@ -250,6 +281,15 @@ class LaneSteps(NamedTuple):
     Attributes:
         useful: Sum of `num_steps` over the datasets.
         total: The same with what lanes made after they had ended.
+
+    Example:
+        >>> import numpy as np
+        >>> import bmjax
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5, 40, 3))
+        >>> batch = bmjax.fit_batch(X, 2 * X[:, :, 0] + 0.3 * rng.normal(size=(5, 40)))
+        >>> batch.lane_steps.useful <= batch.lane_steps.total
+        True
     """
 
     useful: int
@@ -295,6 +335,17 @@ class Result:
         moments: Of the data, after a fit without an intercept and with uncertainty, else None.
         names: What the features and the target are called, if X came as a frame or y as a series,
             else None. Static: no array.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> fit
+        <bmjax.Result: 5 of 10 features kept, CONVERGED>
+        >>> fit.coef.shape, fit.predict(X).shape, round(float(fit.r_squared), 2)
+        ((10,), (442,), 0.51)
+        >>> [round(float(end), 1) for end in fit.conf_int()[2]]  # of bmi
+        [4.3, 7.0]
     """
 
     coef: Float[Array, "*b k"]

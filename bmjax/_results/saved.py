@@ -5,6 +5,8 @@ archive, for fits of very many features. Both hold the same: fields by name, suc
 `starts.score`, and beside them the version of the format and the names of the features.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import math
@@ -77,6 +79,14 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         TypeError: If it is not a result.
         ValueError: If the name ends otherwise.
         OSError: If the file cannot be written; what was there stays.
+
+    Example:
+        >>> import os, tempfile
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bmjax.save(fit, os.path.join(folder, "fit.json"))
     """
     if not isinstance(result, Result):
         raise TypeError(f"result is {type(result).__name__}; give what bmjax.fit returned.")
@@ -98,6 +108,17 @@ def load(path: str | os.PathLike[str]) -> Result:
     Raises:
         ValueError: If the file is no such fit, damaged, or of a newer version of the format.
         OSError: If it cannot be read.
+
+    Example:
+        >>> import os, tempfile
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fit.save(os.path.join(folder, "fit.npz"))
+        ...     again = bmjax.load(os.path.join(folder, "fit.npz"))
+        >>> bool((again.coef == fit.coef).all())
+        True
     """
     result = read(path).result
     return jax.tree.map(jnp.asarray, result)._replace(lane_steps=result.lane_steps)

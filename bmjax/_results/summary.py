@@ -32,6 +32,13 @@ class Summary:
         refit: Effects by least squares on the support, zero where pruned; or None.
         standardized: Effects in standard deviations of y per standard deviation of the feature; or
             None.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> print(str(fit.summary(names)).splitlines()[0])
+        feature     coef  std. error    refit  standardized  inclusion  kept
     """
 
     names: tuple[str, ...]
@@ -98,6 +105,13 @@ class RefitSummary:
         intervals: (k, 2) ends of the 95 % intervals.
         facts: What there is to say of the refit as a whole, by name.
         notes: Sentences to beware of.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> fit = bmjax.fit(X, y, intercept=True)
+        >>> print(str(fit.refit(X, y).summary(names)).splitlines()[0])
+        feature     coef  std. error      t        p  95 % from        to
     """
 
     names: tuple[str, ...]

@@ -65,6 +65,16 @@ def initialise(
 
     Returns:
         The initial state.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import bmjax
+        >>> X, y, _ = bmjax.datasets.load_diabetes()
+        >>> X, y = (jnp.asarray(a - a.mean(axis=0)) / a.std(axis=0) for a in (X, y))
+        >>> problem = bmjax.Problem(X.T, y, None, prune_threshold=jnp.asarray(1e-6, y.dtype))
+        >>> state = bmjax.initialise(problem, jnp.full(10, 0.5, y.dtype))
+        >>> state.mask_mean.shape, int(state.active.sum())
+        ((10, 442), 10)
     """
     tall = problem.X.shape[1] > len(problem.X)
     return state_at(problem, dense_point(problem, inclusion, weights, tall))

@@ -12,6 +12,8 @@ the cycle before, which lies further back (the secant method), and the weight go
 inclusion rate. Done from the first cycle on, that would keep features that are better pruned.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -54,7 +56,7 @@ class AcceleratedCarry(NamedTuple):
     progress: Progress
     trust: Float[Array, ""]
     moves: Float[Array, "2 k"]
-    landmark: "Landmark"
+    landmark: Landmark
     calm: Int[Array, ""]
 
 
@@ -91,6 +93,12 @@ class Accelerated:
         shrink: Divisor of the trust after one that was not.
         calm: Cycles without pruning after which features are taken to be selected.
         sweeps: Coordinate sweeps in each E step.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> bmjax.fit(X, y, intercept=True, solver=bmjax.Accelerated())
+        <bmjax.Result: 5 of 10 features kept, CONVERGED>
     """
 
     max_move: float = 6.0

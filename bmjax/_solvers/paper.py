@@ -3,6 +3,8 @@
 What a solver has to offer is the protocol `Solver`; a user's own class can join in.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -72,6 +74,13 @@ class EM:
 
     Attributes:
         sweeps: Coordinate sweeps in each E step.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> bmjax.fit(X, y, solver=bmjax.EM(), initial_inclusion=0.5)  # doctest: +SKIP
+        >>> bmjax.EM().iterations
+        1
     """
 
     sweeps: int = 1
@@ -144,6 +153,14 @@ class EG:
             a new compilation, so build it once.
         safeguard: False runs the paper's algorithm as printed. The best state met is returned.
         sweeps: Coordinate sweeps in each E step.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> solver = bmjax.EG(learning_rate=0.1)
+        >>> bmjax.fit(X, y, standardize=True, solver=solver)  # doctest: +SKIP
+        >>> solver.safeguard
+        True
     """
 
     learning_rate: float | optax.Schedule | None = None
@@ -258,6 +275,14 @@ class Hybrid(EG):
 
     Attributes:
         switch: T, the number of M steps before the first G step.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> solver = bmjax.Hybrid(switch=100)  # gradient steps, then EM
+        >>> bmjax.fit(X, y, standardize=True, solver=solver)  # doctest: +SKIP
+        >>> solver.safeguard
+        True
     """
 
     switch: int = 500

@@ -62,6 +62,13 @@ def fit_stream(
         ValueError: If a block does not fit to the others or holds a value that is not finite (the
             message says which block), there are no more rows than features, or an option is out
             of range.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> blocks = [(X[:200], y[:200]), (X[200:], y[200:])]  # or arrays on the disk: (X, y)
+        >>> bmjax.fit_stream(blocks, intercept=True)
+        <bmjax.Result: 5 of 10 features kept, CONVERGED>
     """
     if block_rows is not None:
         block_rows = validate.count("block_rows", block_rows, low=1)

@@ -4,6 +4,8 @@ A chunk of datasets is drawn, every method goes over it, and only what was found
 host: the datasets themselves never fill the memory, however many there are.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re
@@ -61,6 +63,14 @@ def batched(function: Callable[..., Any]) -> Method:
 
     Raises:
         TypeError: If it is not a function.
+
+    Example:
+        >>> import jax
+        >>> import bmjax
+        >>> methods = {"all": bmjax.batched(jax.vmap(bmjax.baselines.least_squares))}
+        >>> study = bmjax.monte_carlo(bmjax.simulate.two_features, methods, jax.random.key(0), 4)
+        >>> study.outcomes["all"].coef.shape
+        (4, 2)
     """
     return Method(_function("function", function), "a batch")
 
@@ -77,6 +87,15 @@ def on_host(function: Callable[..., Any]) -> Method:
 
     Raises:
         TypeError: If it is not a function.
+
+    Example:
+        >>> import jax
+        >>> import numpy as np
+        >>> import bmjax
+        >>> methods = {"NumPy": bmjax.on_host(lambda X, y: np.linalg.lstsq(X, y)[0])}
+        >>> study = bmjax.monte_carlo(bmjax.simulate.two_features, methods, jax.random.key(0), 4)
+        >>> study.outcomes["NumPy"].coef.shape
+        (4, 2)
     """
     return Method(_function("function", function), "a dataset on the host")
 
@@ -134,6 +153,14 @@ def monte_carlo(
         RuntimeError: If a method fails or returns something else; the message names it. What can
             be found by tracing is found before anything runs.
         ModuleNotFoundError: If progress is asked for and rich is not installed.
+
+    Example:
+        >>> import jax
+        >>> import bmjax
+        >>> methods = {"least squares": bmjax.baselines.least_squares}
+        >>> study = bmjax.monte_carlo(bmjax.simulate.two_features, methods, jax.random.key(0), 20)
+        >>> study.mean("least squares", "false").mean  # it keeps the irrelevant feature, always
+        1.0
     """
     asked = _checked(methods)
     repeats = validate.count("repeats", repeats, low=1)
@@ -438,7 +465,7 @@ class _Estimate(NamedTuple):
     function: Callable[..., Any]
     k: int
 
-    def __call__(self, shared: None, X: Any, y: Any) -> "_Found":
+    def __call__(self, shared: None, X: Any, y: Any) -> _Found:
         """The part of its result that is kept."""
         del shared
         return _read(self.function(X, y), (self.k,))

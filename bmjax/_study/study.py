@@ -1,5 +1,7 @@
 """What a Monte Carlo study found: the outcomes of each method, and means with standard errors."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,6 +72,14 @@ class Study:
     Attributes:
         truth: (b, k) true effects of each dataset.
         outcomes: What each method found, by its name.
+
+    Example:
+        >>> import jax
+        >>> import bmjax
+        >>> methods = {"least squares": bmjax.baselines.least_squares}
+        >>> study = bmjax.monte_carlo(bmjax.simulate.two_features, methods, jax.random.key(0), 20)
+        >>> study.truth.shape, int(study.values("least squares", "missed").sum())
+        ((20, 2), 0)
     """
 
     truth: np.ndarray
@@ -141,7 +151,7 @@ class Study:
         difference = np.subtract(self.values(a, metric), self.values(b, metric), dtype=float)
         return _mean(difference)
 
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """One row a method: means with their standard errors (`... se`), and times.
 
         Precision, recall and F1 are of pruning, and their columns say so; `false` and `missed`

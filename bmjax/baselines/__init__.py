@@ -11,3 +11,17 @@ from bmjax.baselines._estimate import Estimate as Estimate
 from bmjax.baselines._lasso import lasso as lasso
 from bmjax.baselines._lasso import lasso_cv as lasso_cv
 from bmjax.baselines._least_squares import least_squares as least_squares
+
+__all__ = [
+    "CrossValidation",
+    "Estimate",
+    "ard",
+    "best_subset_bic",
+    "lasso",
+    "lasso_cv",
+    "least_squares",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

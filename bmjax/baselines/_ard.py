@@ -1,5 +1,7 @@
 """Automatic relevance determination by reweighted l1, whose zeros are exact."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax
@@ -65,6 +67,14 @@ def ard(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit, a value is not finite, a number is out of range, or
             the noise precision is not given where n <= k.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> baselines.ard(X, y).coef.shape
+        (10,)
     """
     X, y = validate.data(X, y)
     n, k = X.shape

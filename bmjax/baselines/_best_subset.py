@@ -1,5 +1,7 @@
 """Best-subset selection by BIC: no shrinkage, and a price of log(n) / 2 nats for each feature."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +57,15 @@ def best_subset_bic(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit, a value is not finite, an option is out of range, or
             k is above 15 for an exhaustive search.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> found = baselines.best_subset_bic(X[:, :4], y)
+        >>> [name for name, kept in zip(names, found.support) if kept]
+        ['bmi', 'bp']
     """
     X, y = validate.data(X, y)
     n, k = X.shape

@@ -1,5 +1,7 @@
 """What a baseline returns."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax
@@ -17,6 +19,15 @@ class CrossValidation(NamedTuple):
     Attributes:
         alphas: The grid, from the largest to the smallest.
         errors: Mean squared error on each held-out fold.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> estimate = baselines.lasso_cv(X, y, num_alphas=10)
+        >>> estimate.cross_validation.errors.shape
+        (10, 5)
     """
 
     alphas: Float[Array, "*b a"]
@@ -36,6 +47,15 @@ class Estimate(NamedTuple):
         status: How the fit ended, a code of `bmjax.Status`.
         alpha: Regularisation constant of the Lasso, in the paper's objective, else None.
         cross_validation: How it was chosen, of `lasso_cv`, else None.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> estimate = baselines.least_squares(X, y)
+        >>> estimate.coef.shape, bool(estimate.support.all())
+        ((10,), True)
     """
 
     coef: Float[Array, "*b k"]

@@ -5,6 +5,8 @@ design with 30 features it took 700 sweeps an alpha. So each sweep is followed b
 minimum for the signs found, which is exact once they are right: 2 steps an alpha.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,6 +60,14 @@ def lasso(
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> int(baselines.lasso(X, y, alpha=1e5).support.sum()) < 10
+        True
     """
     X, y = validate.data(X, y)
     return _lasso(
@@ -107,6 +117,14 @@ def lasso_cv(
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> baselines.lasso_cv(X, y, num_alphas=10).coef.shape
+        (10,)
     """
     X, y = validate.data(X, y)
     folds = validate.count("folds", folds, low=2)

@@ -1,5 +1,7 @@
 """Least squares: no sparsity, no shrinkage."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -29,6 +31,14 @@ def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or a value is not finite.
+
+    Example:
+        >>> from bmjax import baselines
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X, y = X - X.mean(axis=0), y - y.mean()
+        >>> round(float(baselines.least_squares(X, y).coef[2]), 1)
+        5.6
     """
     return _least_squares(*validate.data(X, y))
 

@@ -22,6 +22,12 @@ def load_diabetes() -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]
         The features (442, 10), the target (442,), which the file calls "progression", and the
         names of the features: age, sex, bmi, bp (mean blood pressure) and the blood serum
         measurements s1 to s6.
+
+    Example:
+        >>> from bmjax.datasets import load_diabetes
+        >>> X, y, names = load_diabetes()
+        >>> X.shape, y.shape, names[:3]
+        ((442, 10), (442,), ['age', 'sex', 'bmi'])
     """
     with resources.files(__name__).joinpath("diabetes.csv").open(encoding="utf-8") as lines:
         *names, _ = next(lines).strip().split(",")

@@ -10,7 +10,6 @@ from tests.helpers import normal_design
 WATCHES = {
     "nans": lambda: jax.debug_nans(True),
     "infs": lambda: jax.debug_infs(True),
-    "leaks": lambda: jax.check_tracer_leaks(True),
     "numpy": lambda: np.errstate(all="raise"),
 }
 
@@ -25,9 +24,21 @@ def test_clean_data_fit_under_every_watch(watch):
         stream = bmjax.fit_stream((X, y), intercept=True)
         assert "CONVERGED" in str(r.summary())
         assert "CONVERGED" in str(batch[0].summary())
-        assert np.isnan(batch.standard_errors[0, 1])
+        assert np.isnan(np.asarray(batch.standard_errors)[0, 1])
     for one in (r, batch[0], stream):
         np.testing.assert_allclose(one.coef, want.coef, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "setting", [lambda: jax.check_tracer_leaks(True), lambda: jax.disable_jit(True)]
+)
+def test_small_data_fit_without_caches_and_without_compiling(setting):
+    X, y = normal_design(0, 40, [2.0, 0.0, 0.0], noise=0.3)
+    options = dict(intercept=True, starts=1, moves=0)
+    want = bmjax.fit(X, y, **options)
+    with setting(), jax.numpy_dtype_promotion("standard"):
+        got = bmjax.fit(X, y, **options)
+    np.testing.assert_allclose(got.coef, want.coef, rtol=1e-6)
 
 
 def test_the_watch_is_on_again_after_a_fit():
