@@ -98,7 +98,7 @@ def _starts_of(
 
 
 class _Work(NamedTuple):
-    """What a lane works on and how far it is.
+    """The dataset that a lane works on, and how far its fits have come.
 
     Attributes:
         problem: Its problem; X is None where all share one.
