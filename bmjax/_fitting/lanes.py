@@ -185,15 +185,13 @@ def _side_by_side(
         result = reported(whole(work.problem), climb.best, climb.starts, outputs)
         return leave(frame, work.units, result)
 
-    return loop.run_pool(
-        lambda index: begin_next(start(index)),
-        advance,
-        lambda work: ~work.climb.done,
-        jax.vmap(outcome),
-        size,
-        chunk.real,
-        width,
+    job = loop.Job(
+        start=lambda index: begin_next(start(index)),
+        advance=advance,
+        running=lambda work: ~work.climb.done,
+        report=jax.vmap(outcome),
     )
+    return loop.run_pool(job, size, chunk.real, width)
 
 
 def work_off_spread(
