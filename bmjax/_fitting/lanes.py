@@ -1,6 +1,6 @@
 """The compiled work of `fit_batch`: the fits of a chunk of datasets, one by one or side by side."""
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -215,7 +215,7 @@ def work_off_spread(
     )
 
 
-@cache
+@lru_cache(maxsize=32)
 def _spread(mesh: Mesh, settings: Settings, width: int) -> Any:
     """`work_off` on every device of a mesh, compiled."""
 
