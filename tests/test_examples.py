@@ -1,4 +1,4 @@
-"""The examples of docstrings run as they stand, and what is public is all there and nothing else."""
+"""The examples of docstrings run as they stand; what is public is all there, and nothing else."""
 
 import doctest
 import importlib
