@@ -11,7 +11,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from benchmarks import command, report  # noqa: E402
-from benchmarks.external import boss_sections, hastie_section, real_section  # noqa: E402
+from benchmarks.external import boss_sections, hastie_section, leave_one_out, real_section  # noqa: E402
 from benchmarks.external.ledger import Options  # noqa: E402
 
 SECTIONS = {
@@ -20,9 +20,10 @@ SECTIONS = {
     "boss_wide": boss_sections.wide,
     "hastie": hastie_section.grid,
     "real": real_section.real,
+    "left_out": leave_one_out.left_out,
 }
 # Tables of a row a cell are saved as they are made, and too long to print.
-_LEDGERS = {"boss", "boss_large", "boss_wide", "hastie"}
+_LEDGERS = {"boss", "boss_large", "boss_wide", "hastie", "real"}
 
 
 def main() -> None:

@@ -29,6 +29,14 @@ class Path(NamedTuple):
     scores: np.ndarray
     ranks: np.ndarray
 
+    def coef(self, X: np.ndarray, size: int) -> np.ndarray:
+        """The effects of the candidate of a size, (p,), given the features it was made of."""
+        kept = np.zeros(len(self.scores))
+        kept[self.ranks[:size]] = self.scores[self.ranks[:size]]
+        coef = np.zeros(X.shape[1])
+        coef[self.order] = np.linalg.solve(self.basis.T @ X[:, self.order], kept)
+        return coef
+
     def fits(self) -> np.ndarray:
         """The fitted means of sizes 0 to m, (n, m + 1)."""
         steps = self.basis[:, self.ranks] * self.scores[self.ranks]
@@ -79,16 +87,18 @@ def errors(path: Path, mean: np.ndarray) -> np.ndarray:
     return np.sqrt(((path.fits() - mean[:, None]) ** 2).mean(axis=0))
 
 
-def by_aicc(path: Path, y: np.ndarray) -> int:
+def by_aicc(path: Path, y: np.ndarray, intercept: bool = False) -> int:
     """The size that AICc takes with heuristic degrees of freedom; for p < n only.
 
     Args:
         path: The path, of all p features.
         y: The target, (n,).
+        intercept: Whether a mean was taken out of the data, which is a degree of freedom.
     """
     n, squares = len(y), path.scores[path.ranks] ** 2
     rss = y @ y - np.concatenate([[0.0], np.cumsum(squares)])
-    freedom = np.minimum(_freedom(path.scores, np.sqrt(rss[-1] / (n - len(squares)))), n - 3)
+    freedom = _freedom(path.scores, np.sqrt(rss[-1] / (n - len(squares)))) + intercept
+    freedom = np.minimum(freedom, n - 3)
     return int(np.argmin(np.log(rss / n) + 2 * (freedom + 1) / (n - freedom - 2)))
 
 

@@ -40,6 +40,11 @@ def first_draws(cell: Cell) -> np.ndarray:
     return _read("boss_draws").set_index(_CELL).filter(like="best").loc[tuple(cell)].to_numpy()
 
 
+def leave_one_out() -> pd.DataFrame:
+    """Leave-one-out errors of Tian et al. on real data, a row a dataset and method."""
+    return _read("leave_one_out").copy()
+
+
 def hastie() -> pd.DataFrame:
     """The grid of Hastie et al., a row a cell and method."""
     return _read("hastie")

@@ -12,6 +12,11 @@ def hitters() -> Real:
     return split_off(from_package("ISLR", "Hitters").dropna(), "Salary")
 
 
+def boston() -> Real:
+    """`Boston` of MASS: median value of homes, in thousands of dollars, of 506 tracts."""
+    return split_off(from_package("MASS", "Boston"), "medv")
+
+
 def auto() -> Real:
     """`Auto` of ISLR: miles to the gallon of 392 cars; without their names, as Tian et al. do.
 
