@@ -1,4 +1,4 @@
-"""The entry point of `python -m bmjax`; the command itself is in `bmjax._cli`."""
+"""The entry point of `python -m bmjax`; the command itself is in `bmjax._cli.command`."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from bmjax._cli import INTERRUPTED, main
+from bmjax._cli.command import INTERRUPTED, main
 
 _GRACE = 1.0  # seconds
 

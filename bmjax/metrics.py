@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax._arrays import floating_array
+from bmjax._checks.arrays import floating_array
 
 
 class Scores(NamedTuple):

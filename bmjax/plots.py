@@ -13,10 +13,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bmjax._arrays import floating_array
-from bmjax._fit import fit
-from bmjax._result import Result
-from bmjax._summary import feature_names
+from bmjax._checks.arrays import floating_array
+from bmjax._fitting.fit import fit
+from bmjax._results.result import Result
+from bmjax._results.summary import feature_names
 
 try:
     from matplotlib.axes import Axes

@@ -14,10 +14,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax import _validate
-from bmjax._arrays import floating_array
-from bmjax._precision import full_precision
-from bmjax._steps import solve_normal_equations
+from bmjax._checks import validate
+from bmjax._checks.arrays import floating_array
+from bmjax._model.linalg import solve_normal_equations
+from bmjax._runtime.precision import full_precision
 
 
 @full_precision
@@ -62,8 +62,8 @@ def lasso(
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
     """
     x, y = _one_feature(x, y)
-    alpha = _validate.number("alpha", alpha, x.dtype, low=0, open_low=False)
-    precision = _validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
+    alpha = validate.number("alpha", alpha, x.dtype, low=0, open_low=False)
+    precision = validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
     return _shrink(_ratio(x @ y, x @ x), _ratio(alpha, precision * (x @ x)))
 
 
@@ -87,7 +87,7 @@ def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, 
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
     """
     x, y = _one_feature(x, y)
-    precision = _validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
+    precision = validate.number("noise_precision", noise_precision, x.dtype, low=0, open_low=True)
     return _shrink(_ratio(x @ y, x @ x), _ratio(jnp.ones((), x.dtype), precision * jnp.abs(x @ y)))
 
 
@@ -112,7 +112,7 @@ def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
             [0, 1].
     """
     x, y = _one_feature(x, y)
-    masked = x * _masks(_validate.per_feature("mask_mean", mask_mean, len(x), x.dtype))
+    masked = x * _masks(validate.per_feature("mask_mean", mask_mean, len(x), x.dtype))
     return _ratio(masked @ y, masked @ x)
 
 
@@ -142,14 +142,14 @@ def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Flo
         raise ValueError(
             f"X has shape {features.shape} and mask_mean {masks.shape}; wanted (n, k) and (k, n)."
         )
-    features, _ = _validate.data(features, np.zeros(len(features), features.dtype))
+    features, _ = validate.data(features, np.zeros(len(features), features.dtype))
     n, k = features.shape
     dtype = features.dtype
-    flat = _validate.per_feature("mask_mean", masks.ravel(), n * k, dtype)
+    flat = validate.per_feature("mask_mean", masks.ravel(), n * k, dtype)
     return _fab_bias(
         features.T,
         _masks(flat).reshape(k, n),
-        _validate.per_feature("true_weights", true_weights, k, dtype),
+        validate.per_feature("true_weights", true_weights, k, dtype),
     )
 
 
@@ -175,8 +175,8 @@ def _one_feature(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     n = len(feature)
     dtype = np.promote_types(np.promote_types(feature.dtype, target.dtype), np.float32)
     return (
-        _validate.per_feature("x", feature, n, dtype),
-        _validate.per_feature("y", target, n, dtype),
+        validate.per_feature("x", feature, n, dtype),
+        validate.per_feature("y", target, n, dtype),
     )
 
 

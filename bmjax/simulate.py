@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from bmjax import _validate
-from bmjax._precision import full_precision
+from bmjax._checks import validate
+from bmjax._runtime.precision import full_precision
 
 # Beyond this, columns are alike to rounding in float32.
 _MAX_CORRELATION = 0.999
@@ -57,8 +57,8 @@ def two_features(
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range.
     """
-    pairs, dtype = _validate.count("pairs", pairs, low=1), _floating(dtype)
-    precision = _validate.number("noise_precision", noise_precision, dtype, low=0, open_low=True)
+    pairs, dtype = validate.count("pairs", pairs, low=1), _floating(dtype)
+    precision = validate.number("noise_precision", noise_precision, dtype, low=0, open_low=True)
     X = jnp.tile(jnp.asarray([[1.0, 0.0], [0.5, 1.0]], dtype), (pairs, 1))
     noise = jax.random.normal(key, (2 * pairs,), dtype)
     return _dataset(X, jnp.asarray([0.0, 1.0], dtype), noise, precision)
@@ -93,7 +93,7 @@ def uniform_design(
     """
     n, k = _sizes(n, k)
     dtype = _floating(dtype)
-    precision = _validate.number("noise_precision", noise_precision, dtype, low=0, open_low=True)
+    precision = validate.number("noise_precision", noise_precision, dtype, low=0, open_low=True)
     for_X, for_place, for_noise = jax.random.split(key, 3)
     X, effects = jnp.split(jax.random.uniform(for_X, (n + 1, k), dtype), [n])
     # From (0, 1]: a relevant feature with effect zero would not be one.
@@ -134,7 +134,7 @@ def sparse_design(
         ValueError: If an option is out of range.
     """
     if num_relevant is None:
-        num_relevant = max(1, _validate.count("k", k, low=1) // 10)
+        num_relevant = max(1, validate.count("k", k, low=1) // 10)
     return ar1_design(
         key,
         k,
@@ -223,7 +223,7 @@ def block_design(
         ValueError: If an option is out of range.
     """
     n, k = _sizes(n, k)
-    block_size, dtype = _validate.count("block_size", block_size, low=1), _floating(dtype)
+    block_size, dtype = validate.count("block_size", block_size, low=1), _floating(dtype)
     rho = _correlation(correlation, dtype, low=0)
     ratio = _ratio(signal_to_noise, dtype)
     for_normal, for_coef, for_place = jax.random.split(key, 3)
@@ -271,7 +271,7 @@ def heavy_tailed_design(
     """
     n, k = _sizes(n, k)
     dtype = _floating(dtype)
-    dof = _validate.number("degrees_of_freedom", degrees_of_freedom, dtype, low=2, open_low=True)
+    dof = validate.number("degrees_of_freedom", degrees_of_freedom, dtype, low=2, open_low=True)
     ratio = _ratio(signal_to_noise, dtype)
     for_X, for_noise, for_coef, for_place = jax.random.split(key, 4)
     coef = _sparse_coef(for_coef, for_place, k, num_relevant, dtype)
@@ -308,8 +308,8 @@ def wide_design(
         TypeError: If an option has the wrong type.
         ValueError: If an option is out of range or n is not below k.
     """
-    k = _validate.count("k", k, low=4)
-    n = k // 2 if n is None else _validate.count("n", n, low=2)
+    k = validate.count("k", k, low=4)
+    n = k // 2 if n is None else validate.count("n", n, low=2)
     if n >= k:
         raise ValueError(f"n is {n} and k is {k}; a wide design has n below k.")
     return ar1_design(
@@ -324,8 +324,8 @@ def wide_design(
 
 
 def _sizes(n: int | None, k: int) -> tuple[int, int]:
-    k = _validate.count("k", k, low=1)
-    return max(2, 20 * k) if n is None else _validate.count("n", n, low=2), k
+    k = validate.count("k", k, low=1)
+    return max(2, 20 * k) if n is None else validate.count("n", n, low=2), k
 
 
 def _floating(dtype: DTypeLike | None) -> jnp.dtype:
@@ -341,7 +341,7 @@ def _floating(dtype: DTypeLike | None) -> jnp.dtype:
 
 
 def _correlation(value: ArrayLike, dtype: jnp.dtype, *, low: float) -> Float[Array, ""]:
-    return _validate.number(
+    return validate.number(
         "correlation", value, dtype, low=low, high=_MAX_CORRELATION, open_low=False
     )
 
@@ -352,7 +352,7 @@ def _sparse_coef(
     """Effects of random sign and size from U[0.5, 1.5] at random places, zero elsewhere."""
     if num_relevant is None:
         num_relevant = max(1, k // 2)
-    num_relevant = _validate.count("num_relevant", num_relevant, low=1)
+    num_relevant = validate.count("num_relevant", num_relevant, low=1)
     if num_relevant > k:
         raise ValueError(f"num_relevant is {num_relevant} but there are only {k} features.")
     signed = jax.random.uniform(key, (k,), dtype, -1, 1)
@@ -371,7 +371,7 @@ def _some_of(key: jax.Array, k: int, number: int) -> Bool[Array, " k"]:
 
 
 def _ratio(signal_to_noise: ArrayLike, dtype: jnp.dtype) -> Float[Array, ""]:
-    return _validate.number("signal_to_noise", signal_to_noise, dtype, low=0, open_low=True)
+    return validate.number("signal_to_noise", signal_to_noise, dtype, low=0, open_low=True)
 
 
 @full_precision

@@ -14,9 +14,10 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import bmjax
-from bmjax import Result, Status, _arrays, _validate
-from bmjax._ragged import filled, rung
-from bmjax._solvers import Solver
+from bmjax import Result, Status
+from bmjax._checks import arrays, validate
+from bmjax._fitting.ragged import filled, rung
+from bmjax._solvers.paper import Solver
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -138,8 +139,8 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
-        _arrays.refuse_disguised("X", X)
-        _arrays.refuse_disguised("y", y)
+        arrays.refuse_disguised("X", X)
+        arrays.refuse_disguised("y", y)
         X, y = validate_data(
             self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
         )
@@ -195,7 +196,7 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             ValueError: If X has not the columns of the fit.
         """
         check_is_fitted(self)
-        _arrays.refuse_disguised("X", X)
+        arrays.refuse_disguised("X", X)
         X = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
         # In NumPy, since JAX would compile for every number of rows.
         center = self.result_.center
@@ -262,7 +263,7 @@ def _packed(
         ValueError: If the weights do not fit, or leave less than two distinct rows.
     """
     if sample_weight is not None:
-        sample_weight = np.asarray(_validate.weights_of_samples(sample_weight, len(X), X.dtype))
+        sample_weight = np.asarray(validate.weights_of_samples(sample_weight, len(X), X.dtype))
     rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
     counts = np.bincount(place.ravel(), sample_weight, len(rows))
     rows, counts = rows[counts > 0], counts[counts > 0]

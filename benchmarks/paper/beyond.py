@@ -14,7 +14,7 @@ from benchmarks import estimators
 from benchmarks.paper import figure5
 from benchmarks.paper.figure import Claim, Figure, Table, style
 from bmjax import baselines, simulate
-from bmjax._study import batched, monte_carlo, on_host
+from bmjax._study.monte_carlo import batched, monte_carlo, on_host
 
 DESIGNS: dict[str, tuple[Callable[[jax.Array], simulate.Dataset], int]] = {
     "paper, k = 10": (partial(simulate.uniform_design, k=10), 200),

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure as Picture
 import bmjax
 from benchmarks.paper.figure import Claim, Figure, Table, yes
 from bmjax import simulate
-from bmjax._gradient import Parameters, paper_optimizer
+from bmjax._model.gradient_rule import Parameters, paper_optimizer
 
 PRECISION = 200.0
 DONE = 1e-3

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Picture
 import bmjax
 from benchmarks.paper.figure import Claim, Figure, Table, yes
 from bmjax import Status, simulate
-from bmjax._clock import timed
+from bmjax._study.timing import timed
 
 ALGORITHMS = {
     "FAB-EM": bmjax.EM(),

@@ -8,12 +8,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax import _validate
-from bmjax._precision import full_precision
-from bmjax._squares import (
+from bmjax._checks import validate
+from bmjax._model.linalg import inverse_factor
+from bmjax._runtime.precision import full_precision
+from bmjax._selection.gram import (
     Squares,
     anchored,
-    inverse_factor,
     residual_square,
     smallest_square,
     unbiased_precision,
@@ -66,10 +66,10 @@ def ard(
         ValueError: If a shape does not fit, a value is not finite, a number is out of range, or
             the noise precision is not given where n <= k.
     """
-    X, y = _validate.data(X, y)
+    X, y = validate.data(X, y)
     n, k = X.shape
     if noise_precision is not None:
-        noise_precision = _validate.number(
+        noise_precision = validate.number(
             "noise_precision", noise_precision, X.dtype, low=0, open_low=True
         )
     elif n <= k:
@@ -82,8 +82,8 @@ def ard(
         X,
         y,
         noise_precision,
-        _validate.number("tolerance", wanted, X.dtype, low=0, open_low=False),
-        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
+        validate.number("tolerance", wanted, X.dtype, low=0, open_low=False),
+        jnp.asarray(validate.steps("max_steps", max_steps), jnp.int32),
     )
 
 

@@ -7,19 +7,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax import _validate
-from bmjax._precision import full_precision
-from bmjax._squares import anchored, smallest_square, unbiased_precision, unit_columns
-from bmjax._subset import (
-    Rules,
-    bic_charge,
-    flat,
-    from_both_ends,
-    likelihood_rise,
-    most_features,
-    refreshed,
-    whole_slab,
-)
+from bmjax._checks import validate
+from bmjax._runtime.precision import full_precision
+from bmjax._selection.gram import anchored, smallest_square, unbiased_precision, unit_columns
+from bmjax._selection.neighbours import likelihood_rise, most_features
+from bmjax._selection.slab import refreshed
+from bmjax._selection.subset import Rules, bic_charge, flat, from_both_ends, whole_slab
 from bmjax.baselines._estimate import Estimate, verdict
 
 _MAX_EXHAUSTIVE = 15
@@ -63,25 +56,25 @@ def best_subset_bic(
         ValueError: If a shape does not fit, a value is not finite, an option is out of range, or
             k is above 15 for an exhaustive search.
     """
-    X, y = _validate.data(X, y)
+    X, y = validate.data(X, y)
     n, k = X.shape
     if noise_precision is not None:
-        noise_precision = _validate.number(
+        noise_precision = validate.number(
             "noise_precision", noise_precision, X.dtype, low=0, open_low=True
         )
     if max_features is None:
         max_features = int(most_features(n, k))
-    max_features = _validate.count("max_features", max_features, low=0)
+    max_features = validate.count("max_features", max_features, low=0)
     if max_features >= n:
         raise ValueError(f"max_features is {max_features}; it must be below the {n} samples.")
-    exhaustive = _validate.flag("exhaustive", exhaustive)
+    exhaustive = validate.flag("exhaustive", exhaustive)
     if exhaustive and k > _MAX_EXHAUSTIVE:
         raise ValueError(f"X has {k} columns; exhaustive=True takes {_MAX_EXHAUSTIVE} at most.")
     return _best_subset(
         X,
         y,
         noise_precision,
-        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
+        jnp.asarray(validate.steps("max_steps", max_steps), jnp.int32),
         max_features=min(max_features, k),
         exhaustive=exhaustive,
     )

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._result import linear_predictor
-from bmjax._types import Status
+from bmjax._model.problem import Status
+from bmjax._results.result import linear_predictor
 
 
 class CrossValidation(NamedTuple):

@@ -12,9 +12,10 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax import _validate
-from bmjax._precision import full_precision
-from bmjax._squares import (
+from bmjax._checks import validate
+from bmjax._model.linalg import solve_normal_equations
+from bmjax._runtime.precision import full_precision
+from bmjax._selection.gram import (
     Squares,
     anchored,
     residual_slope,
@@ -22,7 +23,6 @@ from bmjax._squares import (
     squares,
     unbiased_precision,
 )
-from bmjax._steps import solve_normal_equations
 from bmjax.baselines._estimate import CrossValidation, Estimate, verdict
 
 # The path ends at this fraction of the smallest alpha that selects nothing, as in scikit-learn.
@@ -59,14 +59,14 @@ def lasso(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
     """
-    X, y = _validate.data(X, y)
+    X, y = validate.data(X, y)
     return _lasso(
         X,
         y,
-        _validate.number("alpha", alpha, X.dtype, low=0, open_low=False),
-        _validate.number("noise_precision", noise_precision, X.dtype, low=0, open_low=True),
+        validate.number("alpha", alpha, X.dtype, low=0, open_low=False),
+        validate.number("noise_precision", noise_precision, X.dtype, low=0, open_low=True),
         _tolerance(tolerance, X.dtype),
-        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
+        jnp.asarray(validate.steps("max_steps", max_steps), jnp.int32),
     )
 
 
@@ -108,17 +108,17 @@ def lasso_cv(
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit, a value is not finite, or a number is out of range.
     """
-    X, y = _validate.data(X, y)
-    folds = _validate.count("folds", folds, low=2)
+    X, y = validate.data(X, y)
+    folds = validate.count("folds", folds, low=2)
     if folds > len(y):
         raise ValueError(f"folds is {folds} but there are only {len(y)} samples.")
     return _lasso_cv(
         X,
         y,
         _tolerance(tolerance, X.dtype),
-        jnp.asarray(_validate.steps("max_steps", max_steps), jnp.int32),
+        jnp.asarray(validate.steps("max_steps", max_steps), jnp.int32),
         folds=folds,
-        num_alphas=_validate.count("num_alphas", num_alphas, low=1),
+        num_alphas=validate.count("num_alphas", num_alphas, low=1),
     )
 
 
@@ -272,4 +272,4 @@ def _lengths(m: Squares, y: Float[Array, " n"]) -> Float[Array, " k"]:
 
 def _tolerance(value: ArrayLike | None, dtype: jnp.dtype) -> Float[Array, ""]:
     chosen = float(jnp.finfo(dtype).eps) ** (2 / 3) if value is None else value
-    return _validate.number("tolerance", chosen, dtype, low=0, open_low=False)
+    return validate.number("tolerance", chosen, dtype, low=0, open_low=False)

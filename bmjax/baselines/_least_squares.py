@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax import _validate
-from bmjax._precision import full_precision
-from bmjax._squares import smallest_square, unbiased_precision
-from bmjax._steps import solve_normal_equations
+from bmjax._checks import validate
+from bmjax._model.linalg import solve_normal_equations
+from bmjax._runtime.precision import full_precision
+from bmjax._selection.gram import smallest_square, unbiased_precision
 from bmjax.baselines._estimate import Estimate, verdict
 
 
@@ -30,7 +30,7 @@ def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or a value is not finite.
     """
-    return _least_squares(*_validate.data(X, y))
+    return _least_squares(*validate.data(X, y))
 
 
 @jax.jit

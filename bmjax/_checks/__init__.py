@@ -1,0 +1,1 @@
+"""What a user may hand over: arrays of numbers, and arguments in range."""

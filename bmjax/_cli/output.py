@@ -1,0 +1,344 @@
+"""What the command `python -m bmjax` puts out: the printed table, saved files and the picture."""
+
+import io
+import json
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+import bmjax
+from bmjax._results.refit import refit
+from bmjax._results.result import noise_deviation
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_Array = NDArray[np.float64]
+_LISTED = 12  # names in a message: enough to find a slip, few enough for a line or two
+_NAME = 8  # columns that a name has at least
+
+
+class Report(NamedTuple):
+    """A fit and all there is to say about it, NumPy and plain Python.
+
+    Attributes:
+        result: What `bmjax.fit` returned.
+        selection: What `bmjax.stability_selection` returned, if asked for.
+        summary: The facts and notes of the fit.
+        names: Names of the features.
+        kept: Those that are never masked.
+        rows: Number of rows.
+        weight: Sum of their weights.
+        intercept: Whether the level of the target was fitted.
+        least_squares: Effects of all features by least squares.
+        unique: Whether these are the only ones.
+        constant: Which features are constant.
+        source: Where the data are from.
+        target: Name of the target.
+        weights_name: Column of the weights.
+        seed: Of the resamples.
+    """
+
+    result: bmjax.Result
+    selection: bmjax.StabilitySelection | None
+    summary: bmjax.Summary
+    names: Sequence[str]
+    kept: Sequence[str]
+    rows: int
+    weight: float
+    intercept: bool
+    least_squares: _Array
+    unique: bool
+    constant: NDArray[np.bool_]
+    source: str = ""
+    target: str = ""
+    weights_name: str | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        result: bmjax.Result,
+        selection: bmjax.StabilitySelection | None,
+        X: _Array,
+        y: _Array,
+        names: Sequence[str],
+        weights: _Array | None,
+        *,
+        kept: Sequence[str],
+        intercept: bool,
+        **labels: Any,
+    ) -> "Report":
+        """Works out what the fit does not say itself. float64 must be enabled."""
+        # By the values, not by a zero deviation, which the rounding of the mean would spoil.
+        constant = np.all(X[0] == X if intercept else X == 0, axis=0)
+        level = float(y[0]) if intercept and np.ptp(y) == 0 else 0.0
+        full = refit(X, y - level, ~constant, intercept=intercept, sample_weights=weights)
+        # What is left of no effect at all by rounding would be shown with all its digits.
+        spread = np.ptp if intercept else lambda values, axis: np.max(np.abs(values), axis)
+        dust = np.abs(full.coef) * spread(X, 0) < 1e-9 * spread(y, 0)
+        weight = float(len(y) if weights is None else weights.sum())
+        rank = round(weight - full.degrees_of_freedom - intercept)
+        return cls(
+            result=result,
+            selection=selection,
+            summary=result.summary([shown(name) for name in names]),
+            names=names,
+            kept=kept,
+            rows=len(y),
+            weight=weight,
+            intercept=intercept,
+            least_squares=np.where(dust, 0.0, full.coef),
+            unique=rank == np.sum(~constant),
+            constant=constant,
+            **labels,
+        )
+
+
+# ---- printing
+
+
+def show(console: "Console", report: Report) -> None:
+    """Prints title, table of features, notes, and figures of the fit.
+
+    Args:
+        console: Where to; a name that its encoding cannot express is written with escapes.
+        report: The fit.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    encoding = console.encoding
+
+    def text(line: str) -> Text:
+        # A `Text`, so that a name with [brackets] is not taken for markup.
+        return Text(line.encode(encoding, "backslashreplace").decode(encoding))
+
+    def lines(lines: Iterable[str]) -> None:
+        for line in lines:
+            console.print(text(line))
+
+    columns = _columns(report, "+-" if "\\" in str(text("±")) else "±")
+    # A narrower table would lose digits; a narrower terminal breaks the lines and keeps them.
+    widths = [max(len(line) for line in (*head.split("\n"), *cells)) for head, cells in columns]
+    console.width = max(console.width, _NAME + sum(widths) + 3 * len(widths) + 4)
+    table = Table()
+    table.add_column("feature", overflow="fold")  # a long name takes more lines, losing nothing
+    for (head, _), width in zip(columns, widths, strict=True):
+        table.add_column(Text(head, justify="right"), no_wrap=True, min_width=width)
+    for j, name in enumerate(report.names):
+        cells = (cells[j].rjust(width) for (_, cells), width in zip(columns, widths, strict=True))
+        style = None if report.summary.support[j] else "dim"
+        table.add_row(text(shown(name)), *cells, style=style)
+
+    size = f"{report.rows} rows"
+    if report.weights_name is not None:
+        size += f" (weights {shown(report.weights_name)}, {report.weight:.6g} in all)"
+    lines(
+        [
+            f"Bayesian masking of {report.source}",
+            f"{size}, {_count(report.names)}, target {shown(report.target)}",
+        ]
+    )
+    console.print(table)
+    figures = Table.grid(padding=(0, 2))
+    for label, figure in _figures(report).items():
+        figures.add_row(label, text(figure))
+    console.print(figures)
+    lines(f"Note: {note}" for note in notes(report))
+
+
+def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
+    """Heading and cells of each column of the table but that of the names."""
+    summary, k = report.summary, len(report.names)
+    errors = np.full(k, np.nan) if summary.standard_errors is None else summary.standard_errors
+    verdicts = [
+        "always" if name in report.kept else "kept" if support else "pruned"
+        for name, support in zip(report.names, summary.support, strict=True)
+    ]
+    columns = [
+        ("coef", _aligned(summary.coef, 5)),
+        ("std.\nerror", _aligned(errors, 4)),
+        ("inclusion", [_rate(value) for value in summary.inclusion]),
+        ("", [verdict.ljust(6) for verdict in verdicts]),
+        ("least\nsquares", _aligned(report.least_squares, 4)),
+    ]
+    if report.selection is not None:
+        errors = np.asarray(report.selection.standard_errors)
+        frequencies = np.asarray(report.selection.frequencies)
+        cells = [
+            f"{value:.2f}" + (f"{plus_minus}{error:.2f}" if np.isfinite(error) else "")
+            for value, error in zip(frequencies, errors, strict=True)
+        ]
+        columns.append(("stability", cells))
+    return columns
+
+
+def _figures(report: Report) -> dict[str, str]:
+    """What there is to say of the fit as a whole, by label."""
+    result, selection = report.result, report.selection
+    support = report.summary.support
+    figures = {"kept": f"{np.count_nonzero(support)} of {_count(report.names)}"}
+    figures |= report.summary.facts
+    figures["status"] = bmjax.Status(int(result.status)).message
+    if selection is not None:
+        stable = [
+            name
+            for name, often in zip(report.names, np.asarray(selection.stable), strict=True)
+            if often and name not in report.kept
+        ]
+        figures["stable"] = (
+            f"{listed(stable) or 'none'}: kept by {selection.threshold:.0%} or more of "
+            f"{len(selection.supports)} fits to random halves of the rows"
+        )
+        sharper = selection.expected_false_unimodal
+        also = f"; {sharper:.2g} if their frequencies are unimodal" if sharper >= 0 else ""
+        figures["expected false among them"] = f"at most {selection.expected_false:.2g}{also}"
+    return figures
+
+
+def notes(report: Report) -> list[str]:
+    """Sentences on how to read the fit, and what to beware of."""
+    found = [
+        "Coefficients are in units of the target per unit of the feature; standard errors take "
+        "the kept features as known. Computed in float64."
+    ]
+    if report.constant.any():
+        constant = listed(report.names[int(j)] for j in np.flatnonzero(report.constant))
+        found.append(f"Constant, so without any effect: {constant}.")
+    if not report.unique:
+        found.append("Least squares is not unique on these data; one solution is shown.")
+    found += report.summary.notes
+    if report.selection is not None:
+        ended = np.asarray(report.selection.status)
+        missed = np.count_nonzero(ended != bmjax.Status.CONVERGED)
+        if missed:
+            found.append(f"{missed} of the {len(ended)} fits to halves did not converge.")
+    return found
+
+
+def _aligned(values: Iterable[float], digits: int) -> list[str]:
+    """Writes each figure with so many digits, decimal points below each other.
+
+    Zero without decimals is exact; NaN is left out.
+    """
+    written = ["0" if v == 0 else "" if np.isnan(v) else f"{v:#.{digits}g}" for v in values]
+    parts = [figure.rstrip(".").partition(".") for figure in written]
+    width = max((len(dot + rest) for _, dot, rest in parts), default=0)
+    return [whole + (dot + rest).ljust(width) for whole, dot, rest in parts]
+
+
+def _rate(value: float) -> str:
+    return "0" if value == 0 else "<0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} feature{'s' if len(names) > 1 else ''}"
+
+
+def shown(name: str) -> str:
+    """Escapes a name that would break a line or move the cursor."""
+    return name if name.isprintable() else repr(name)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names with commas between, the first dozen of them."""
+    names = list(names)
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(map(shown, names[:_LISTED])) + more
+
+
+# ---- files
+
+
+def saved(report: Report, ending: str) -> bytes:
+    """The fit as a file.
+
+    Args:
+        report: The fit.
+        ending: `.csv` for the features, `.json` for everything.
+
+    Returns:
+        The contents of the file.
+    """
+    table = report.result.to_pandas(report.names)
+    selection = report.selection
+    if selection is not None:
+        table["frequency"] = np.asarray(selection.frequencies)
+        table["frequency_standard_error"] = np.asarray(selection.standard_errors)
+        table["stable"] = np.asarray(selection.stable)
+    if ending == ".csv":
+        return table.to_csv(lineterminator="\n").encode()
+    result = report.result
+    precision = float(result.noise_precision)
+    content = {
+        "settings": {
+            "source": report.source,
+            "target": report.target,
+            "weights": report.weights_name,
+            "keep": list(report.kept),
+            "intercept": report.intercept,
+            "standardize": True,
+            "stability": None if selection is None else len(selection.supports),
+            "seed": None if selection is None else report.seed,
+        },
+        "versions": {
+            "bmjax": bmjax.__version__,
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "rows": report.rows,
+        "features": table.rename_axis("name").reset_index().to_dict("records"),
+        "intercept": float(result.intercept),
+        "noise": {"standard_deviation": noise_deviation(precision), "precision": precision},
+        "bound": float(result.bound),
+        "status": bmjax.Status(int(result.status)).name,
+        "steps": int(result.num_steps),
+        "notes": notes(report),
+    }
+    if selection is not None:
+        content["stability"] = {
+            "threshold": selection.threshold,
+            "average_size": selection.average_size,
+            "expected_false": selection.expected_false,
+            "expected_false_unimodal": selection.expected_false_unimodal,
+        }
+    text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+    # What is not text in the name of the data's file becomes an escape, which JSON reads back.
+    return (text + "\n").encode(errors="backslashreplace")
+
+
+def _finite(content: Any) -> Any:
+    """The same with null for NaN and infinity, which JSON lacks."""
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def picture(report: Report, ending: str) -> bytes:
+    """The coefficients as a picture.
+
+    Args:
+        report: The fit.
+        ending: `.png`, `.pdf` or `.svg`.
+
+    Returns:
+        The contents of the file.
+    """
+    import matplotlib.pyplot as plt
+
+    from bmjax import plots
+
+    plots.coefficients(report.result, map(shown, report.names))
+    content = io.BytesIO()
+    plt.savefig(content, format=ending[1:], dpi=150)
+    plt.close()
+    return content.getvalue()

@@ -1,0 +1,1 @@
+"""`fit`, `fit_batch` and resampling: units in, the fits, units out."""

@@ -1,0 +1,98 @@
+"""Datasets of different length as batches of a few lengths, filled up with rows that do not count.
+
+Every length is a compilation, so there are few: the rungs of a ladder, each at most a quarter
+longer than the one before (from 64 rows on).
+"""
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bmjax._checks.arrays import floating_array
+
+
+class Group(NamedTuple):
+    """The datasets of one rung as a batch.
+
+    Attributes:
+        numbers: Which they are.
+        X: (b, n, k) features.
+        y: (b, n) targets.
+        sample_weights: (b, n) how often each row counts, 0 where a row was added.
+    """
+
+    numbers: list[int]
+    X: np.ndarray
+    y: np.ndarray
+    sample_weights: np.ndarray
+
+
+def rung(rows: int) -> int:
+    """The lowest rung of the ladder with room for so many rows."""
+    return rows + -rows % max(16, 2 ** (rows.bit_length() - 3))
+
+
+def is_ragged(X: Any) -> bool:
+    """Whether X is a list of datasets of different length."""
+    if not isinstance(X, list | tuple) or not all(hasattr(one, "shape") for one in X):
+        return False
+    return all(len(one.shape) == 2 for one in X) and len({one.shape[0] for one in X}) > 1
+
+
+def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
+    """The datasets by rung.
+
+    Args:
+        X: (n_i, k) features of each dataset.
+        y: (n_i,) target of each.
+        sample_weights: (n_i,) of each, or None.
+
+    Raises:
+        TypeError: If y or the weights are not lists.
+        ValueError: If their numbers or lengths do not fit, or datasets differ in k.
+    """
+    X = [np.asarray(floating_array(f"X[{i}]", one)) for i, one in enumerate(X)]
+    columns = {one.shape[-1] for one in X}
+    if len(columns) > 1:
+        raise ValueError(
+            f"X holds datasets of {sorted(columns)} features; those of a batch have as many."
+        )
+    lengths = [len(one) for one in X]
+    if sample_weights is None:
+        sample_weights = [np.ones(n) for n in lengths]
+    checked: dict[str, list[np.ndarray]] = {}
+    for name, values in (("y", y), ("sample_weights", sample_weights)):
+        if not isinstance(values, list | tuple):
+            raise TypeError(
+                f"{name} is {type(values).__name__}; with a list of datasets of different length "
+                "give a list too."
+            )
+        if len(values) != len(lengths):
+            raise ValueError(f"{name} holds {len(values)} arrays, X holds {len(lengths)}.")
+        checked[name] = [
+            np.asarray(floating_array(f"{name}[{i}]", one)) for i, one in enumerate(values)
+        ]
+        for i, (one, n) in enumerate(zip(checked[name], lengths, strict=True)):
+            if one.shape != (n,):
+                raise ValueError(
+                    f"{name}[{i}] has shape {one.shape}, wanted ({n},): one for each row."
+                )
+    members: dict[int, list[int]] = defaultdict(list)
+    for i, n in enumerate(lengths):
+        members[rung(n)].append(i)
+    return [
+        Group(
+            numbers=index,
+            X=np.stack([filled(X[i], rows) for i in index]),
+            y=np.stack([filled(checked["y"][i], rows) for i in index]),
+            sample_weights=np.stack([filled(checked["sample_weights"][i], rows) for i in index]),
+        )
+        for rows, index in members.items()
+    ]
+
+
+def filled(values: Any, rows: int) -> np.ndarray:
+    """Rows of zeros added until there are so many."""
+    array = np.asarray(values)
+    return np.pad(array, [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1))

@@ -1,0 +1,271 @@
+"""How far a fit depends on which samples were drawn: stability selection and the bootstrap.
+
+A resample is a row of sample weights, so X is never copied and all of them are one compiled
+program.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax._checks import validate
+from bmjax._fitting.batch import fit_batch
+from bmjax._io.progress_bar import progress_bar
+
+# Fits between two updates of the progress bar; a power of two, so that one shape is compiled.
+_CHUNK = 128
+
+
+class StabilitySelection(NamedTuple):
+    """How often each feature is kept by fits to random halves of the samples.
+
+    Attributes:
+        frequencies: Share of the fits that kept each feature.
+        standard_errors: Monte Carlo standard errors of these, from the spread between pairs of
+            complementary halves; they fall with the number of resamples, not of samples.
+        threshold: The frequency from which on a feature counts as stable.
+        stable: The features at or above it.
+        average_size: How many features a fit kept on average (q). Unmasked ones do not count.
+        expected_false: Bound on the expected number of stable features that a fit keeps no more
+            often than average, q^2 / ((2 threshold - 1) k), of k features that may be masked.
+        expected_false_unimodal: A sharper bound, if the distribution of the share of pairs that
+            agree on a feature is unimodal; NaN where it does not apply.
+        supports: What each fit kept; fits 2 i and 2 i + 1 are of complementary halves.
+        status: How each fit ended, a code of `Status`.
+    """
+
+    frequencies: Float[Array, " k"]
+    standard_errors: Float[Array, " k"]
+    threshold: float
+    stable: Bool[Array, " k"]
+    average_size: float
+    expected_false: float
+    expected_false_unimodal: float
+    supports: Bool[np.ndarray, "resamples k"]
+    status: Any
+
+
+class Bootstrap(NamedTuple):
+    """Fits to samples drawn with replacement.
+
+    Attributes:
+        lower: Lower ends of the percentile intervals of `coef`.
+        upper: Upper ends.
+        intercept_lower: Lower end of that of the intercept.
+        intercept_upper: Upper end.
+        level: Coverage aimed at.
+        standard_errors: Standard deviations of `coef` over the resamples.
+        frequencies: Share of the fits that kept each feature.
+        coef: Effects of each fit.
+        intercept: Intercept of each fit.
+        status: How each fit ended, a code of `Status`.
+    """
+
+    lower: Float[np.ndarray, " k"]
+    upper: Float[np.ndarray, " k"]
+    intercept_lower: float
+    intercept_upper: float
+    level: float
+    standard_errors: Float[np.ndarray, " k"]
+    frequencies: Float[np.ndarray, " k"]
+    coef: Float[np.ndarray, "resamples k"]
+    intercept: Float[np.ndarray, " resamples"]
+    status: Any
+
+
+def stability_selection(
+    X: ArrayLike,
+    y: ArrayLike,
+    key: jax.Array,
+    resamples: int = 100,
+    *,
+    threshold: float = 0.75,
+    progress: bool | None = None,
+    **options: Any,
+) -> StabilitySelection:
+    """Fit complementary random halves of the samples and count how often each feature is kept.
+
+    Args:
+        X: (n, k) features.
+        y: (n,) target.
+        key: A JAX random key.
+        resamples: How many fits, an even number: each pair takes two halves that share no sample.
+        threshold: The frequency from which on a feature counts as stable, above 1/2.
+        progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
+            terminal and rich is installed.
+        options: As for `fit_batch`, such as `intercept=True`; not `sample_weights`.
+
+    Returns:
+        Frequencies, the stable features, and bounds on how many of them to expect by chance.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If one does not fit, or there are fewer than four samples.
+
+    Reference:
+        Meinshausen and Buhlmann, "Stability selection", JRSS B, 2010; Shah and Samworth,
+        "Variable selection with error control: another look at stability selection", JRSS B, 2013.
+    """
+    X, y = validate.data(X, y)
+    n, k = X.shape
+    resamples = validate.count("resamples", resamples, low=2)
+    if resamples % 2:
+        raise ValueError(f"resamples is {resamples}; halves come in pairs, so it must be even.")
+    if n < 4:
+        raise ValueError(f"X has {n} rows; half of them must be at least 2 samples.")
+    threshold = float(
+        validate.number("threshold", threshold, float, low=0.5, high=1, open_low=True)
+    )
+    pairs = resamples // 2
+
+    def halves(i: int) -> np.ndarray:
+        rng = _generator(key, i // 2)
+        order = rng.permutation(n)
+        half = order[: n // 2] if i % 2 == 0 else order[n // 2 : 2 * (n // 2)]
+        return np.bincount(half, minlength=n)
+
+    parts = _fits(X, y, halves, resamples, "stability selection", progress, options)
+    supports = np.concatenate([np.asarray(part.support) for part in parts])
+    frequencies = supports.mean(axis=0)
+    by_pair = supports.reshape(pairs, 2, k).mean(axis=1)
+    spread = by_pair.std(axis=0, ddof=1) if pairs > 1 else np.full(k, np.nan)
+    unmasked = options.get("unmasked")
+    maskable = np.ones(k, bool)
+    if unmasked is not None:
+        maskable = ~np.asarray(validate.chosen_features("unmasked", unmasked, k))
+    average, choices = supports[:, maskable].sum(axis=1).mean(), max(maskable.sum(), 1)
+    # A feature of frequency 3/4 after 100 fits is stable, whatever 3 * 25 / 100 rounds to.
+    stable = frequencies >= threshold - 1e-12
+    return StabilitySelection(
+        frequencies=jnp.asarray(frequencies, X.dtype),
+        standard_errors=jnp.asarray(spread / np.sqrt(pairs), X.dtype),
+        threshold=threshold,
+        stable=jnp.asarray(stable),
+        average_size=float(average),
+        expected_false=float(average**2 / ((2 * threshold - 1) * choices)),
+        expected_false_unimodal=_unimodal_bound(float(average), int(choices), threshold, pairs),
+        supports=supports,
+        status=np.concatenate([np.asarray(part.status) for part in parts]),
+    )
+
+
+def bootstrap(
+    X: ArrayLike,
+    y: ArrayLike,
+    key: jax.Array,
+    resamples: int = 1000,
+    *,
+    level: float = 0.95,
+    progress: bool | None = None,
+    **options: Any,
+) -> Bootstrap:
+    """Percentile intervals of the effects, over fits to samples drawn with replacement.
+
+    A feature that is dropped has an effect of zero, so the intervals hold the uncertainty of the
+    selection too; the share of zeros is one minus `frequencies`.
+
+    Args:
+        X: (n, k) features.
+        y: (n,) target.
+        key: A JAX random key.
+        resamples: How many fits.
+        level: Coverage of the intervals, between 0 and 1.
+        progress: As for `stability_selection`.
+        options: As for `fit_batch`, such as `intercept=True`; not `sample_weights`.
+
+    Returns:
+        Intervals and the fits' effects.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If one does not fit.
+
+    Reference:
+        Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
+    """
+    X, y = validate.data(X, y)
+    n = len(y)
+    resamples = validate.count("resamples", resamples, low=1)
+    level = float(validate.number("level", level, float, low=0, high=1, open_low=True))
+
+    def drawn(i: int) -> np.ndarray:
+        return np.bincount(_generator(key, i).integers(0, n, n), minlength=n)
+
+    parts = _fits(X, y, drawn, resamples, "bootstrap", progress, options)
+    coef = np.concatenate([np.asarray(part.coef) for part in parts])
+    intercept = np.concatenate([np.asarray(part.intercept) for part in parts])
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    lower, upper = np.quantile(coef, ends, axis=0)
+    low, high = np.quantile(intercept, ends)
+    return Bootstrap(
+        lower=lower,
+        upper=upper,
+        intercept_lower=float(low),
+        intercept_upper=float(high),
+        level=level,
+        standard_errors=coef.std(axis=0),
+        frequencies=np.concatenate([np.asarray(part.support) for part in parts]).mean(axis=0),
+        coef=coef,
+        intercept=intercept,
+        status=np.concatenate([np.asarray(part.status) for part in parts]),
+    )
+
+
+def _generator(key: jax.Array, i: int) -> np.random.Generator:
+    """A generator for one draw, the same whatever the chunks are."""
+    return np.random.default_rng([*validate.key_words(key), i])
+
+
+class _Part(NamedTuple):
+    """What is kept of some fits."""
+
+    coef: Float[Array, "r k"]
+    intercept: Float[Array, " r"]
+    support: Bool[Array, "r k"]
+    status: Int[Array, " r"]
+
+
+def _fits(
+    X: Float[Array, "n k"],
+    y: Float[Array, " n"],
+    draw: Callable[[int], np.ndarray],
+    resamples: int,
+    title: str,
+    progress: bool | None,
+    options: dict[str, Any],
+) -> list[_Part]:
+    """The fits of all resamples, chunk by chunk, each with the weights that are drawn for it."""
+    if "sample_weights" in options:
+        raise TypeError(f"sample_weights cannot be given: they are what {title} draws.")
+    parts = []
+    with progress_bar(title, resamples, progress) as report:
+        for begin in range(0, resamples, _CHUNK):
+            stop = min(begin + _CHUNK, resamples)
+            # A last chunk that is shorter is filled up, so that nothing is compiled for it.
+            rows = [draw(min(i, stop - 1)) for i in range(begin, begin + min(_CHUNK, resamples))]
+            part = fit_batch(X, y, sample_weights=np.stack(rows), **options)
+            real = slice(stop - begin)
+            parts.append(
+                _Part(part.coef[real], part.intercept[real], part.support[real], part.status[real])
+            )
+            report(title, stop - begin)
+    return parts
+
+
+def _unimodal_bound(q: float, k: int, threshold: float, pairs: int) -> float:
+    """Shah and Samworth's bound for a unimodal share of pairs that agree (their theorem 2)."""
+    theta = q / k
+    if theta > 1 / np.sqrt(3) or threshold < 0.5 + 1 / pairs:
+        return float("nan")
+    if threshold <= min(0.5 + theta**2, 0.5 + 1 / (2 * pairs) + 0.75 * theta**2):
+        return float("nan")
+    if threshold <= 0.75:
+        factor = 1 / (2 * (2 * threshold - 1 - 1 / (2 * pairs)))
+    else:
+        factor = 4 * (1 - threshold + 1 / (2 * pairs)) / (1 + 1 / pairs)
+    return float(factor * theta * q)

@@ -1,0 +1,1 @@
+"""Bayesian masking itself: the problem, its state, the bound and the steps that raise it."""

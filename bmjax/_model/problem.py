@@ -1,0 +1,283 @@
+"""The data that flows through a fit: the problem, the state of the iteration and its verdict.
+
+One name for one thing, here and everywhere else:
+
+=================  ==========  =========================================================
+name               shape       meaning (symbol of the paper)
+=================  ==========  =========================================================
+`X`, `y`           (k, n), n   features, one contiguous row each, and the target
+`mask_mean`        (k, n)      posterior mean of the mask (mu)
+`weights`          k           effect of a feature where it is not masked (beta)
+`inclusion`        k           prior rate at which a feature is left in (pi)
+`log_odds`         k           log(pi / (1 - pi)), what the state carries for pi
+`noise_precision`  scalar      one over the noise variance (lambda)
+`active`           k           the features that are not pruned
+`coef`             k           weights * inclusion: the effect on the mean of y
+`bound`            scalar      lower bound of FIC over the active features (G)
+=================  ==========  =========================================================
+
+Users give `X` as (n, k). Inside, it is stored feature by feature, since the E step visits one
+feature after another.
+"""
+
+import math
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bmjax._runtime.backend import Array, namespace, sigmoid
+
+
+class Problem(NamedTuple):
+    """One dataset and what is held fixed while it is fitted.
+
+    Attributes:
+        X: Features, feature-major.
+        y: Target.
+        noise_precision: The noise precision where it is known, else None (it is learned).
+        prune_threshold: A feature whose mean mask falls below this is pruned.
+        sample_weights: How often each sample counts, None for once. A row that counts zero times
+            must hold finite numbers all the same.
+        unmasked: Features that are never masked and never pruned, None for none.
+        of_features: How many features the dataset has, where some of them have no row in X or
+            some rows of X only fill it up; None where every row is a feature and all are there.
+    """
+
+    X: Float[Array, "k n"]
+    y: Float[Array, " n"]
+    noise_precision: Float[Array, ""] | None
+    prune_threshold: Float[Array, ""]
+    sample_weights: Float[Array, " n"] | None = None
+    unmasked: Bool[Array, " k"] | None = None
+    of_features: Int[Array, ""] | None = None
+
+    @property
+    def num_features(self) -> Int[Array, ""]:
+        """Number of features that the dataset has."""
+        if self.of_features is None:
+            return np.asarray(len(self.X), np.int32)
+        return self.of_features
+
+    @property
+    def num_samples(self) -> int | Float[Array, ""]:
+        """Number of samples n, the sum of their weights."""
+        if self.sample_weights is None:
+            return self.X.shape[1]
+        return self.sample_weights.sum()
+
+    @property
+    def num_rows(self) -> int | Int[Array, ""]:
+        """Number of rows that count at all."""
+        if self.sample_weights is None:
+            return self.X.shape[1]
+        return (self.sample_weights > 0).sum(dtype="int32")
+
+    @property
+    def log_samples(self) -> float | Float[Array, ""]:
+        """The logarithm of n."""
+        n = self.num_samples
+        return math.log(n) if isinstance(n, int) else namespace(n).log(n)
+
+    @property
+    def maskable(self) -> Bool[Array, " k"]:
+        """The features that may be masked and pruned."""
+        if self.unmasked is None:
+            return namespace(self.X).ones(len(self.X), bool)
+        return ~self.unmasked
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type that the fit is made in."""
+        return self.y.dtype
+
+    @property
+    def mean_squares(self) -> Float[Array, " k"]:
+        """Mean square of each feature."""
+        return self.squares / self.num_samples
+
+    @property
+    def squares(self) -> Float[Array, " k"]:
+        """Sum of squares of each feature."""
+        if not isinstance(self.X, np.ndarray):
+            return self.total(self.X**2)
+        # Without an array of the size of X; rows that count zero times are zero.
+        weights = self.sample_weights
+        if weights is None or np.isin(weights, (0, 1)).all():
+            return np.einsum("kn,kn->k", self.X, self.X)
+        return np.einsum("kn,kn,n->k", self.X, self.X, weights)
+
+    @property
+    def target_square(self) -> Float[Array, ""]:
+        """Mean square of the target."""
+        return self.mean(self.y**2)
+
+    @property
+    def noise_floor(self) -> Float[Array, ""]:
+        """The smallest noise variance that residuals of y can show in this type."""
+        return smallest_variance(self.target_square)
+
+    def weighted(self, values: Float[Array, "*d n"]) -> Float[Array, "*d n"]:
+        """Values of the samples, each as often as its sample counts."""
+        if self.sample_weights is None:
+            return values
+        return values * namespace(values).broadcast_to(self.sample_weights, values.shape)
+
+    def total(self, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
+        """The sum over samples."""
+        return self.weighted(values).sum(axis=-1)
+
+    def mean(self, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
+        """The mean over samples."""
+        if self.sample_weights is None:
+            return values.mean(axis=-1)
+        return self.total(values) / self.num_samples
+
+
+class Totals(NamedTuple):
+    """What a dataset comes to as a whole: all of a `Problem` that does not need its rows.
+
+    Attributes:
+        num_samples: Number of samples n, the sum of their weights.
+        num_rows: Number of rows that count at all.
+        mean_squares: Mean square of each feature.
+        target_square: Mean square of the target.
+        maskable: The features that may be masked and pruned.
+        noise_precision: The noise precision where it is known, else None (it is learned).
+        prune_threshold: A feature whose mean mask falls below this is pruned.
+    """
+
+    num_samples: Float[Array, ""]
+    num_rows: Int[Array, ""]
+    mean_squares: Float[Array, " k"]
+    target_square: Float[Array, ""]
+    maskable: Bool[Array, " k"]
+    noise_precision: Float[Array, ""] | None
+    prune_threshold: Float[Array, ""]
+
+    @property
+    def log_samples(self) -> Float[Array, ""]:
+        """The logarithm of n."""
+        return namespace(self.num_samples).log(self.num_samples)
+
+    @property
+    def num_features(self) -> Int[Array, ""]:
+        """Number of features that the dataset has."""
+        return np.asarray(len(self.mean_squares), np.int32)
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type that the fit is made in."""
+        return self.mean_squares.dtype
+
+    @property
+    def noise_floor(self) -> Float[Array, ""]:
+        """The smallest noise variance that residuals of y can show in this type."""
+        return smallest_variance(self.target_square)
+
+
+class State(NamedTuple):
+    """Everything an iteration changes. Pruning clears `active`; no shape ever changes.
+
+    The inclusion rate is carried as its log-odds because both ends matter: near one, `1 - pi`
+    is lost in float32 at 6e-8; near zero `pi` spans many orders of magnitude. A rate of exactly
+    one is `inf`, of exactly zero `-inf`, and every function of the state is exact there.
+    """
+
+    mask_mean: Float[Array, "k n"]
+    weights: Float[Array, " k"]
+    log_odds: Float[Array, " k"]
+    noise_precision: Float[Array, ""]
+    active: Bool[Array, " k"]
+
+    @property
+    def inclusion(self) -> Float[Array, " k"]:
+        """Inclusion rates pi."""
+        return sigmoid(self.log_odds)
+
+    @property
+    def coef(self) -> Float[Array, " k"]:
+        """Effect of each feature on the mean of y, weights * inclusion."""
+        return self.weights * self.inclusion
+
+    @property
+    def finite(self) -> Bool[Array, ""]:
+        """Whether every parameter is a number (log-odds may be infinite, not NaN)."""
+        xp = namespace(self.weights)
+        return (
+            xp.isfinite(self.weights).all()
+            & xp.isfinite(self.noise_precision)
+            & ~xp.isnan(self.log_odds).any()
+        )
+
+
+def smallest_variance(target_square: Float[Array, ""]) -> Float[Array, ""]:
+    """The smallest noise variance that residuals of y can show in their floating-point type."""
+    info = jnp.finfo(target_square.dtype)
+    return namespace(target_square).maximum((8 * info.eps) ** 2 * target_square, 1e4 * info.tiny)
+
+
+class Status(IntEnum):
+    """How a fit ended, one code per dataset. `message` says it in words, with the remedy."""
+
+    RUNNING = 0
+    CONVERGED = 1
+    MAX_STEPS = 2
+    STALLED = 3
+    EXACT_FIT = 4
+    NON_FINITE = 5
+
+    @property
+    def message(self) -> str:
+        """The verdict as a sentence."""
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Status.RUNNING: "The fit has not ended.",
+    Status.CONVERGED: (
+        "Converged: every parameter is within the tolerance of its fixed point, as far as the "
+        "floating-point type can tell."
+    ),
+    Status.MAX_STEPS: (
+        "Stopped at max_steps before it converged: features may still be on their way to being "
+        "pruned. Raise max_steps or the tolerance."
+    ),
+    Status.STALLED: (
+        "Stopped without converging: the bound no longer rises, or the moves left are below the "
+        "resolution of the floating-point type. The best state found is returned. Lower the "
+        "learning rate, use another solver, or use float64."
+    ),
+    Status.EXACT_FIT: (
+        "The data are fitted to rounding error, so the noise precision is only a cap and the "
+        "bound cannot tell noise from signal. Expected for noiseless data; otherwise there are "
+        "too many features for the samples."
+    ),
+    Status.NON_FINITE: (
+        "The fit met NaN, infinity or values whose squares the floating-point type cannot hold. "
+        "Check X and y for missing or infinite entries; bring columns and y into units in which "
+        "they are neither huge nor tiny (or give standardize=True)."
+    ),
+}
+
+
+# A column that varies by no more than this many roundings of its size is constant.
+DUST = 16
+
+
+def centred(
+    data: Problem, values: Float[Array, "*d n"]
+) -> tuple[Float[Array, "*d n"], Float[Array, "*d"]]:
+    """Values less their mean, and the mean, in two rounds for the sake of float32."""
+    xp = namespace(values)
+    first = data.mean(values)
+    left = values - first[..., None]
+    rest = data.mean(left)
+    left = left - rest[..., None]
+    if data.sample_weights is not None:
+        left = xp.where(xp.broadcast_to(data.sample_weights, left.shape) > 0, left, 0)
+    widest = xp.max(xp.abs(left), axis=-1)
+    constant = widest <= DUST * xp.finfo(values.dtype).eps * xp.abs(first)
+    return xp.where(constant[..., None], 0, left), first + rest

@@ -1,0 +1,76 @@
+"""The features that a fit works on: a few slots, into which columns of X are gathered.
+
+A fit, its M step, bound and uncertainty see m slots; all k features are met only where starts are
+found and moves are judged. Slots are in the order of the features, so that an E step visits them
+in the order in which it would visit all. Where there are as many slots as features, every feature
+has the slot of its number and nothing is gathered.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
+
+from bmjax._model.problem import Problem, State
+from bmjax._runtime.backend import Array, namespace, put, take
+
+
+def slots_for(support: Bool[Array, " k"], slots: int) -> Int[Array, " m"]:
+    """The feature in each slot, k in empty slots; every feature in the slot of its number if m = k.
+
+    Args:
+        support: The features that need a slot, no more than there are.
+        slots: How many slots there are, m.
+    """
+    k = len(support)
+    if slots == k:
+        return namespace(support).arange(k, dtype="int32")
+    if isinstance(support, np.ndarray):
+        chosen = np.flatnonzero(support)
+        return np.pad(chosen, (0, slots - len(chosen)), constant_values=k).astype(np.int32)
+    return jnp.nonzero(support, size=slots, fill_value=k)[0].astype(jnp.int32)
+
+
+def gathered(problem: Problem, features: Int[Array, " m"]) -> Problem:
+    """The problem of the features in the slots; an empty slot holds a column of zeros."""
+    k = len(problem.X)
+    if len(features) == k:
+        return problem
+    unmasked = problem.unmasked
+    if unmasked is not None:
+        unmasked = taken(unmasked, features)
+    return problem._replace(
+        X=taken(problem.X, features), unmasked=unmasked, of_features=problem.num_features
+    )
+
+
+def taken(values: Array, features: Int[Array, " m"]) -> Array:
+    """Rows of values by feature as rows by slot, zero in empty slots."""
+    if len(features) == len(values):
+        return values
+    return take(values, features)
+
+
+def spread(values: Array, features: Int[Array, " m"], k: int) -> Array:
+    """Values by slot along the last axis as values by feature, zero where there is no slot."""
+    if len(features) == k:
+        return values
+    xp = namespace(values, features)
+    blank = xp.zeros((k, *values.shape[:-1]), values.dtype)
+    return xp.moveaxis(put(blank, features, xp.moveaxis(values, -1, 0)), 0, -1)
+
+
+def arranged(state: State, features: Int[Array, " m"], k: int) -> tuple[State, Int[Array, " m"]]:
+    """The state with its slots in the order of the features, those of pruned ones emptied."""
+    if len(features) == k:
+        return state, features
+    xp = namespace(state, features)
+    features = xp.where(state.active, features, k)
+    order = xp.argsort(features, stable=True)
+    ordered = State(
+        mask_mean=state.mask_mean[order],
+        weights=state.weights[order],
+        log_odds=state.log_odds[order],
+        noise_precision=state.noise_precision,
+        active=state.active[order],
+    )
+    return ordered, features[order]

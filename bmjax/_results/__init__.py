@@ -1,0 +1,1 @@
+"""What a fit says: effects and their covariance, refit, summary, derivatives."""

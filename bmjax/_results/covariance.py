@@ -1,0 +1,121 @@
+"""How well the data determine the effects of the features that a fit has kept."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bmjax._model.linalg import inverse_over
+from bmjax._model.problem import DUST, Problem, State, Totals, centred
+from bmjax._model.steps import masked_sums
+from bmjax._model.working_set import gathered
+from bmjax._results.result import Uncertainty
+from bmjax._runtime.backend import Array, namespace
+
+
+def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> Uncertainty:
+    """Covariances of the effects, the support taken as known, and correlation of the columns.
+
+    Given the masks: the bound is quadratic in the weights with second derivative -lambda Omega,
+    and at its maximum the mixed derivative with the noise precision is zero, so the inverse of
+    lambda Omega over the active features is the covariance of the weights, whether the noise is
+    known or learned. An effect is a weight times its inclusion rate, which counts as known. Masks
+    that are fitted to the noise are taken for real, so this is too sure of itself.
+
+    With the masks summed out, the mean of y is linear in the effects and its variance is on average
+    that of what they leave, so the covariance is that of least squares on the support, with the
+    noise variance ||y - X coef||^2 / (n - p); where the noise is known, with its variance and the
+    masks'.
+
+    Args:
+        problem: The dataset.
+        state: A fitted state.
+        features: The features that it is about, by slot.
+    """
+    xp = namespace(problem)
+    part = gathered(problem, features)
+    sums, _ = masked_sums(part, state, part.y)
+    coef = xp.where(state.active, state.coef, 0)
+    return uncertainty_of(
+        part,
+        state,
+        features,
+        omega=sums.omega,
+        gram=part.weighted(part.X) @ part.X.T,
+        left=lambda: part.total((part.y - coef @ part.X) ** 2),
+        correlation=correlation(part, problem),
+    )
+
+
+def uncertainty_of(
+    problem: Problem | Totals,
+    state: State,
+    features: Int[Array, " m"],
+    omega: Float[Array, "m m"],
+    gram: Float[Array, "m m"],
+    left: Callable[[], Float[Array, ""]],
+    correlation: Float[Array, "m k"],
+) -> Uncertainty:
+    """The same from sums over samples, in the slots.
+
+    Args:
+        problem: The dataset.
+        state: A fitted state.
+        features: The features that it is about.
+        omega: Its second moments of the masked features.
+        gram: X'X.
+        left: ||y - X coef||^2, evaluated where the noise is not known.
+        correlation: Of the columns with all columns.
+    """
+    xp = namespace(state)
+    # In this order, so that a feature hardly included does not divide by its rate.
+    size = state.inclusion / xp.sqrt(state.noise_precision)
+    given_masks = inverse_over(omega, state.active) * size[:, None] * size[None, :]
+    coef = xp.where(state.active, state.coef, 0)
+    if problem.noise_precision is None:
+        freedom = problem.num_samples - xp.sum(state.active, dtype=coef.dtype)
+        variance = left() / xp.maximum(freedom, 1)
+    else:
+        spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
+        variance = 1 / problem.noise_precision + spread @ problem.mean_squares
+    return Uncertainty(
+        features=features,
+        by_slot=variance * inverse_over(gram, state.active),
+        by_slot_given_masks=given_masks,
+        correlation=correlation,
+    )
+
+
+def correlation(part: Problem, problem: Problem) -> Float[Array, "m k"]:
+    """Correlation of the columns in the slots with all columns, 0 for a constant one."""
+    xp = namespace(problem)
+    mine, _ = centred(part, part.X)
+    own, size = (_one_over_spread(data) for data in (part, problem))
+    # Only one side is centred, so that no copy of all columns is made.
+    product = part.weighted(mine) @ problem.X.T / problem.num_samples
+    return xp.clip(product * own[:, None] * size[None, :], -1, 1)
+
+
+def _one_over_spread(data: Problem) -> Float[Array, " k"]:
+    """One over the standard deviation of each column, 0 for a constant one."""
+    if not isinstance(data.X, np.ndarray):
+        return _around(data, data.mean(data.X))
+    counts = np.ones_like(data.y) if data.sample_weights is None else data.sample_weights
+    mean = data.X @ counts / data.num_samples
+    # On the host without a copy of X, but for columns whose squares would cancel.
+    variance = data.squares / data.num_samples - mean**2
+    size = np.where(variance > 0, 1 / np.sqrt(np.where(variance > 0, variance, 1)), 0)
+    cancels = mean**2 > 0.1 * variance
+    size[cancels] = _around(data._replace(X=data.X[cancels]), mean[cancels])
+    return size
+
+
+def _around(data: Problem, mean: Float[Array, " k"]) -> Float[Array, " k"]:
+    """The same from what is left of each column around its mean."""
+    xp = namespace(data)
+    away = data.X - mean[:, None]
+    variance = data.mean(away**2)
+    if data.sample_weights is not None:
+        away = xp.where(xp.broadcast_to(data.sample_weights > 0, away.shape), away, 0)
+    varies = xp.max(xp.abs(away), axis=1) > DUST * xp.finfo(data.dtype).eps * xp.abs(mean)
+    return xp.where(varies, 1 / xp.sqrt(xp.where(varies, variance, 1)), 0)

@@ -1,0 +1,239 @@
+"""How fitted effects move with y: the implicit function theorem at the maximum of the bound.
+
+A fit ends where the slope of the bound in every mask mean and in theta = (weights, log-odds, log
+noise precision) is zero. While the support and the optimum stay, that equation says how its
+solution moves with y, with no need to differentiate the iterations that led there:
+
+    -d(slope)/d(theta) dtheta = d(slope)/dy dy,    the masks of each sample following both.
+
+The masks are eliminated first. Those of one sample solve a system of a diagonal matrix and a
+product of two vectors, so nothing larger than (k, n) is formed; 2 k + 1 unknowns are left.
+
+Reference:
+    Krantz and Parks, "The Implicit Function Theorem", 2002; for fitted models Blondel et al.,
+    "Efficient and Modular Implicit Differentiation", NeurIPS 2022.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from bmjax._model.problem import Problem, State
+from bmjax._model.steps import exact_fit
+from bmjax._runtime.precision import full_precision
+
+# A rate whose log-odds have further to go than this is on its way to 0 or 1, not at rest.
+_AT_REST = 1.0
+
+
+@jax.custom_jvp
+def implicit_coef(problem: Problem, state: State) -> Float[Array, " k"]:
+    """The effects of a finished fit, differentiable in `problem.y` and a known noise precision.
+
+    Forward and reverse mode cost as much as a few E steps for each feature. The derivative is
+    that of the maximum that the state is next to, and as exact as the state is near. Everything
+    else of the problem and the state counts as constant. What does not move with y is held: a
+    feature that was pruned, an unmasked one's rate, a rate of exactly 1, a noise precision that
+    is known or at its cap, and a rate that is not at rest (a Newton step would move its log-odds
+    by more than 1), because it drifts to 0 or 1, or the fit was cut short.
+
+    Args:
+        problem: The dataset.
+        state: Where the fit ended.
+
+    Returns:
+        The effects, zero where pruned.
+
+    Raises:
+        NotImplementedError: If it is differentiated a second time.
+    """
+    return jnp.where(state.active, state.coef, 0)
+
+
+@implicit_coef.defjvp
+def _(
+    primals: tuple[Problem, State], tangents: tuple[Problem, State]
+) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    problem, state = _once(primals)
+    move = tangents[0]
+    log_precision = jnp.zeros_like(state.noise_precision)
+    if move.noise_precision is not None:
+        log_precision = move.noise_precision / state.noise_precision
+    return implicit_coef(*primals), _differential(problem, state, move.y, log_precision)
+
+
+@jax.custom_jvp
+def _once(values: tuple[Problem, State]) -> tuple[Problem, State]:
+    """Values that must not be differentiated: a second derivative would miss the state's part."""
+    return values
+
+
+@_once.defjvp
+def _(primals, tangents):
+    raise NotImplementedError(
+        "a fit has first derivatives only; its derivative cannot be differentiated again."
+    )
+
+
+class _Theta(NamedTuple):
+    """The unknowns, without ends: log-odds are 0 where a rate is 0 or 1."""
+
+    weights: Float[Array, " k"]
+    log_odds: Float[Array, " k"]
+    log_precision: Float[Array, ""]
+
+    def flat(self) -> Float[Array, " d"]:
+        return jnp.concatenate([self.weights, self.log_odds, self.log_precision[None]])
+
+
+def _theta(flat: Float[Array, " d"]) -> _Theta:
+    k = len(flat) // 2
+    return _Theta(flat[:k], flat[k:-1], flat[-1])
+
+
+@full_precision
+def _differential(
+    problem: Problem,
+    state: State,
+    moved_y: Float[Array, " n"],
+    moved_precision: Float[Array, ""],
+) -> Float[Array, " k"]:
+    """The move of the effects with y and the log of a known noise precision; linear in both."""
+    active = state.active
+    interior = active & jnp.isfinite(state.log_odds) & problem.maskable
+    mask = jnp.where(active[:, None], state.mask_mean, 0)
+    theta = _Theta(
+        weights=jnp.where(active, state.weights, 0),
+        log_odds=jnp.where(interior, state.log_odds, 0),
+        log_precision=jnp.log(state.noise_precision),
+    )
+    spread = jnp.where(interior[:, None], mask * (1 - mask), 0)
+    settle = _settler(spread, problem.X * theta.weights[:, None], state.noise_precision)
+    logits, logits_move = jax.linearize(
+        lambda theta, y: _logits(problem, mask, theta, y), theta, problem.y
+    )
+    slope, slope_move = jax.linearize(
+        lambda theta, mask, y: _slope(problem, theta, mask, y), theta, mask, problem.y
+    )
+    still = jnp.zeros_like(moved_y)
+
+    def slope_with_masks(theta: _Theta, y: Float[Array, " n"]) -> Float[Array, " d"]:
+        return slope_move(theta, settle(spread * logits_move(theta, y)), y).flat()
+
+    # One direction at a time: all at once would be (2 k + 1) arrays of (k, n).
+    basis = jnp.eye(2 * len(active) + 1, dtype=mask.dtype)
+    curvature = -jax.lax.map(lambda e: slope_with_masks(_theta(e), still), basis)
+    learned = jnp.asarray(problem.noise_precision is None) & ~exact_fit(problem, state)
+
+    # A rate is at rest where a Newton step, with what the masks have still to go, leaves it near.
+    # First each unknown alone: a rate on its way to 1 may have a step to make that is so long
+    # that it would carry all others along.
+    to_go = jnp.where(interior[:, None], jax.nn.sigmoid(logits) - mask, 0)
+    zero = _theta(jnp.zeros_like(basis[0]))
+    left = slope.flat() + slope_move(zero, settle(to_go), still).flat()
+    rates = jnp.concatenate([jnp.zeros_like(active), interior, jnp.zeros(1, bool)])
+    free = jnp.concatenate([active, interior, learned[None]])
+    free &= ~rates | (jnp.abs(left) <= _AT_REST * jnp.diagonal(curvature))
+    free &= ~rates | (jnp.abs(_solver(curvature, free)(left)) <= _AT_REST)
+
+    given = zero._replace(log_precision=moved_precision)
+    move = _theta(_solver(curvature, free)(slope_with_masks(given, moved_y)))
+    inclusion, left_out = state.inclusion, jax.nn.sigmoid(-state.log_odds)
+    by_rate = inclusion * left_out * theta.weights * move.log_odds
+    return jnp.where(active, inclusion * move.weights + by_rate, 0)
+
+
+def _logits(
+    problem: Problem, mask: Float[Array, "k n"], theta: _Theta, y: Float[Array, " n"]
+) -> Float[Array, "k n"]:
+    """The log-odds of every mask at its maximum, the other masks given: equation (11)."""
+    effects = problem.X * theta.weights[:, None]
+    residual = y - theta.weights @ (mask * problem.X)
+    gain = jnp.exp(theta.log_precision) * effects * (residual[None] + (mask - 0.5) * effects)
+    offset = theta.log_odds - 0.5 / (problem.num_samples * jax.nn.sigmoid(theta.log_odds))
+    return gain + offset[:, None]
+
+
+def _slope(
+    problem: Problem, theta: _Theta, mask: Float[Array, "k n"], y: Float[Array, " n"]
+) -> _Theta:
+    """The slope of the bound in theta, the masks given; zero after an M step.
+
+    From sums over samples alone, so that a direction costs no more than the (k, n) arrays hold.
+    """
+    n = problem.num_samples
+    precision = jnp.exp(theta.log_precision)
+    masked = problem.X * mask
+    left = y - theta.weights @ masked
+    variance = problem.total(problem.X**2 * (mask - mask**2))
+    sum_squares = problem.total(left**2) + theta.weights**2 @ variance
+    p, q = jax.nn.sigmoid(theta.log_odds), jax.nn.sigmoid(-theta.log_odds)
+    excess = problem.mean(mask) * q - problem.mean(1 - mask) * p  # mean mask less the rate
+    return _Theta(
+        weights=precision * (masked @ problem.weighted(left) - variance * theta.weights),
+        log_odds=excess * (n + 0.5 * q / p),
+        log_precision=0.5 * (n - precision * sum_squares),
+    )
+
+
+def _settler(
+    spread: Float[Array, "k n"], effects: Float[Array, "k n"], precision: Float[Array, ""]
+) -> Callable[[Float[Array, "k n"]], Float[Array, "k n"]]:
+    """How the masks move if each, with the others held, would move by a given amount.
+
+    Per sample, with a the effects and D the spread mask (1 - mask), the solution of
+
+        (I - lambda D diag(a^2) + lambda D a a') move = alone.
+
+    A diagonal plus a product: one unknown, a'move, is enough. At a maximum of the bound at most
+    one entry of the diagonal can come near or below zero, so that its own unknown is kept beside
+    a'move and nothing is divided by it.
+    """
+    pull = precision * spread * effects
+    diagonal = 1 - pull * effects
+    nearest = jnp.argmin(jnp.abs(diagonal), axis=0)
+    pivot = jnp.arange(len(effects), dtype=nearest.dtype)[:, None] == nearest[None]
+    inverse = jnp.where(pivot, 0, 1 / jnp.where(pivot, 1, diagonal))
+
+    def at_pivot(values: Float[Array, "k n"]) -> Float[Array, " n"]:
+        return jnp.sum(jnp.where(pivot, values, 0), axis=0)
+
+    rest = 1 + jnp.sum(effects * pull * inverse, axis=0)
+    pivot_diagonal, pivot_effect, pivot_pull = map(at_pivot, (diagonal, effects, pull))
+    determinant = rest * pivot_diagonal + pivot_effect * pivot_pull
+
+    def settle(alone: Float[Array, "k n"]) -> Float[Array, "k n"]:
+        others, own = jnp.sum(effects * inverse * alone, axis=0), at_pivot(alone)
+        total = (pivot_diagonal * others + pivot_effect * own) / determinant
+        at = (rest * own - pivot_pull * others) / determinant
+        return jnp.where(pivot, at[None], inverse * (alone - pull * total[None]))
+
+    return settle
+
+
+def _solver(
+    matrix: Float[Array, "d d"], free: Bool[Array, " d"]
+) -> Callable[[Float[Array, " d"]], Float[Array, " d"]]:
+    """Solutions over the free unknowns, zero for the others.
+
+    Scaled to a unit diagonal, so that no unit matters. As in the M step a ridge of a few roundings
+    and a round of refinement share an effect between columns that are the same. Not by Cholesky:
+    next to a maximum that a fit has not reached, the matrix need not be positive definite.
+    """
+    d = len(matrix)
+    diagonal = jnp.diagonal(matrix)
+    free = free & (diagonal > 0)
+    scale = jnp.where(free, jax.lax.rsqrt(jnp.where(free, diagonal, 1)), 0)
+    scaled = jnp.where(jnp.eye(d, dtype=bool), 1, matrix * scale[:, None] * scale[None, :])
+    ridge = 2 * d * jnp.finfo(matrix.dtype).eps * jnp.eye(d, dtype=matrix.dtype)
+
+    def solve(target: Float[Array, " d"]) -> Float[Array, " d"]:
+        target = target * scale
+        solution = jnp.linalg.solve(scaled + ridge, target)
+        solution += jnp.linalg.solve(scaled + ridge, target - scaled @ solution)
+        return solution * scale
+
+    return solve

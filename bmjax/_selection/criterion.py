@@ -1,0 +1,121 @@
+"""Which of several finished fits of a dataset is the best: what each kept feature is charged.
+
+The bound G is what an algorithm climbs; to rank its finished fits by G is another matter. As the
+paper prunes, the count of parameters falls with each pruned feature, so in all a feature kept with
+inclusion 1 is charged log n, one half for its weight and one half for its rate. Three rules:
+
+`"paper"`
+    G itself: log(n)/2 + log(n pi)/2 a feature. Right for strong signals, over-prunes weak ones.
+`"held"`
+    log(n pi)/2 a feature, which is BIC at inclusion 1. A pruned feature's rate is a parameter like
+    a kept one's, whose value is zero: under Jeffreys' prior on every rate each is charged alike,
+    pruned or not, so rates do not matter for the ranking.
+`"learned"`
+    That, and two things that BIC leaves out because they do not grow with n. How wide the weights
+    are spread: BIC gives them the prior of unit information, tau = 1 in units of noise variance
+    over mean square of the feature; here tau is learned and at least 1, which charges
+    log(tau)/2 more. And how many features were looked at: gamma log C(k, K) for K kept features
+    of k, C held at its largest beyond K = k/2, so that no feature is ever kept for company.
+    gamma = 1 - log n / (4 log k) lies halfway between 1 and the least value for which the extended
+    BIC finds the truth when k grows as a power of n (Chen and Chen, Biometrika, 2008), and is not
+    below 0.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+
+from bmjax._model.problem import Problem, State, Totals
+from bmjax._model.steps import exact_fit
+from bmjax._runtime.backend import Array, namespace
+
+CRITERIA = ("learned", "held", "paper")
+
+
+class Criterion(NamedTuple):
+    """A rule for a dataset, in nats.
+
+    Attributes:
+        each: The charge of a feature at inclusion 1, before the width of the weights.
+        learns_width: Whether that width is learned.
+        by_size: The charge of a support of 0, 1, ..., m features as such, unmasked ones included.
+    """
+
+    each: float | Float[Array, ""]
+    learns_width: bool
+    by_size: Float[Array, " sizes"]
+
+    def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
+        """The charge of a feature at inclusion 1, weights spread as learned."""
+        return self.each + 0.5 * namespace(width).log(width)
+
+    def width(self, strength: Float[Array, " m"], chosen: Bool[Array, " m"]) -> Float[Array, ""]:
+        """The learned spread tau of the weights, at least 1.
+
+        Args:
+            strength: weights^2 * mean(x^2) * noise_precision of each feature.
+            chosen: The features kept that may be masked.
+        """
+        xp = namespace(strength)
+        one = xp.ones((), strength.dtype)
+        if not self.learns_width:
+            return one
+        size = xp.maximum(xp.sum(chosen, dtype=strength.dtype), 1)
+        return xp.maximum(one, xp.sum(xp.where(chosen, strength, 0)) / size)
+
+
+def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> Criterion:
+    """The rule of a name for a dataset; see the table above.
+
+    Args:
+        name: The rule.
+        problem: The dataset.
+        most: The largest size of a support that will be asked about. Default: all columns.
+    """
+    xp = namespace(problem)
+    half, maskable = 0.5 * problem.log_samples, problem.maskable
+    dtype = problem.dtype
+    if most is None:
+        most = len(maskable)
+    if name == "paper":
+        return Criterion(2 * half, False, xp.zeros(most + 1, dtype))
+    if name == "held":
+        return Criterion(half, False, xp.zeros(most + 1, dtype))
+    unmasked = xp.sum(~maskable, dtype=xp.int32)
+    choices = (problem.num_features - unmasked).astype(dtype)
+    share = 1 - 0.5 * half / xp.log(xp.maximum(choices, 2))
+    share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
+    # log C(k, K), term by term, up to K = k/2; a support of that size holds the unmasked ones too.
+    sizes = xp.arange(most, dtype=dtype)
+    terms = xp.log(xp.maximum(choices - sizes, 1) / (sizes + 1))
+    terms = xp.where(sizes < choices // 2, terms, 0)
+    log_choices = xp.concatenate([xp.zeros(1, dtype), xp.cumsum(terms)])
+    size = xp.arange(most + 1, dtype=xp.int32) - unmasked
+    return Criterion(half, True, share * log_choices[xp.maximum(size, 0)])
+
+
+def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
+    """The charge of a feature at inclusion 1, weights spread as those of a state."""
+    strength = state.weights**2 * problem.mean_squares * state.noise_precision
+    return rule.charge(rule.width(strength, state.active & problem.maskable))
+
+
+def score(
+    rule: Criterion, problem: Problem | Totals, state: State, bound: Float[Array, ""]
+) -> Float[Array, ""]:
+    """The score of a finished fit, in nats; -inf where it has none.
+
+    Args:
+        rule: What features are charged.
+        problem: The dataset.
+        state: The fitted state.
+        bound: Its lower bound, which charges log(n pi)/2 + log(n)/2 a feature.
+    """
+    xp = namespace(state)
+    size = xp.sum(state.active, dtype=xp.int32)
+    chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
+    extra = charge_at(rule, problem, state) - problem.log_samples
+    value = bound - chosen * extra - rule.by_size[size]
+    # With more than half as many features as samples an exact fit says nothing.
+    idle = exact_fit(problem, state) & (2 * size > problem.num_rows)
+    return xp.where(xp.isfinite(value) & ~idle, value, -xp.inf)

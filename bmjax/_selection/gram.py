@@ -1,0 +1,174 @@
+"""A dataset as the sums that squared error depends on, so that a step costs k^2 and not n k.
+
+||y - X b||^2 from X'X, X'y and y'y alone cancels: where the residual is a thousandth of y, a
+float32 has nothing left of it. The sums here are taken around an anchor close to the answer (least
+squares), so that every quantity is as small as it is meant to be.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from bmjax._model.linalg import solve_normal_equations
+from bmjax._runtime.backend import Array, namespace, put, take
+
+
+class Squares(NamedTuple):
+    """Weighted sums over samples, for squared errors around an anchor.
+
+    Attributes:
+        gram: X'X.
+        anchor: The coefficients that the others are sums around.
+        slope: X'(y - X anchor).
+        square: ||y - X anchor||^2.
+        samples: Number of samples.
+    """
+
+    gram: Float[Array, "k k"]
+    anchor: Float[Array, " k"]
+    slope: Float[Array, " k"]
+    square: Float[Array, ""]
+    samples: Float[Array, ""]
+
+    @property
+    def explains(self) -> Bool[Array, " k"]:
+        """The columns that are not zero."""
+        return namespace(self.gram).diagonal(self.gram) > 0
+
+    def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
+        """The products of one column with all columns."""
+        return self.gram[feature]
+
+    def leftover(
+        self, features: Int[Array, " m"], coef: Float[Array, " m"]
+    ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+        """X'residual and ||residual||^2 at coefficients of some features."""
+        xp = namespace(self.gram)
+        away = put(xp.zeros_like(self.anchor), features, coef) - self.anchor
+        turned = self.gram @ away
+        square = self.square - 2 * (away @ self.slope) + away @ turned
+        return self.slope - turned, xp.maximum(square, 0)
+
+
+class Rows(NamedTuple):
+    """A dataset whose X'X is never formed: for more columns than rows.
+
+    Attributes:
+        X: Features, feature-major.
+        y: Target.
+        counts: How often each sample counts, None for once.
+        scale: One over the length of each column, 0 where that is zero.
+    """
+
+    X: Float[Array, "k n"]
+    y: Float[Array, " n"]
+    counts: Float[Array, " n"] | None
+    scale: Float[Array, " k"]
+
+    def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
+        """The products of one column with all columns, both of unit length."""
+        return self._products(self.X[feature]) * self.scale[feature]
+
+    def leftover(
+        self, features: Int[Array, " m"], coef: Float[Array, " m"]
+    ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+        """X'residual and ||residual||^2 at coefficients of some features."""
+        weights = coef * take(self.scale, features)
+        residual = self.y - weights @ take(self.X, features)
+        square = residual**2 if self.counts is None else self.counts * residual**2
+        return self._products(residual), namespace(square).sum(square)
+
+    def _products(self, values: Float[Array, " n"]) -> Float[Array, " k"]:
+        counted = values if self.counts is None else self.counts * values
+        return (self.X @ counted) * self.scale
+
+
+def squares(
+    X: Float[Array, "k n"],
+    y: Float[Array, " n"],
+    anchor: Float[Array, " k"],
+    sample_weights: Float[Array, " n"] | None = None,
+) -> Squares:
+    """The sums of a dataset, features in rows, each sample as often as its weight says."""
+    xp = namespace(X, y, anchor)
+    residual = y - anchor @ X
+    weighted = X if sample_weights is None else X * sample_weights[None, :]
+    counted = residual if sample_weights is None else sample_weights * residual
+    samples = len(y) if sample_weights is None else xp.sum(sample_weights)
+    return Squares(
+        gram=weighted @ X.T,
+        anchor=anchor,
+        slope=X @ counted,
+        square=residual @ counted,
+        samples=xp.asarray(samples, X.dtype),
+    )
+
+
+def anchored(
+    X: Float[Array, "k n"],
+    y: Float[Array, " n"],
+    sample_weights: Float[Array, " n"] | None = None,
+    *,
+    tall: bool | None = None,
+) -> Squares:
+    """The sums of a dataset around least squares, or around zero where n <= k.
+
+    With n <= k least squares is far from any sparse answer, so it would be no help.
+
+    Args:
+        X: Features, a row each.
+        y: Target.
+        sample_weights: How often each sample counts.
+        tall: Whether there are more samples than features. Default: than rows of X.
+    """
+    xp = namespace(X, y)
+    zero = xp.zeros(len(X), X.dtype)
+    around_zero = squares(X, y, zero, sample_weights)
+    if not (X.shape[1] > len(X) if tall is None else tall):
+        return around_zero
+    every = xp.ones(len(X), bool)
+    anchor = solve_normal_equations(around_zero.gram, around_zero.slope, every)
+    residual = y - anchor @ X
+    counted = residual if sample_weights is None else sample_weights * residual
+    return around_zero._replace(anchor=anchor, slope=X @ counted, square=residual @ counted)
+
+
+def residual_slope(m: Squares, coef: Float[Array, " k"]) -> Float[Array, " k"]:
+    """X'(y - X coef)."""
+    return m.slope - m.gram @ (coef - m.anchor)
+
+
+def residual_square(m: Squares, coef: Float[Array, " k"]) -> Float[Array, ""]:
+    """||y - X coef||^2."""
+    away = coef - m.anchor
+    return namespace(away).maximum(m.square - 2 * (away @ m.slope) + away @ (m.gram @ away), 0)
+
+
+def unit_columns(m: Squares) -> tuple[Squares, Float[Array, " k"]]:
+    """The same sums for columns of unit length, so that one threshold of rank serves all."""
+    xp = namespace(m)
+    scale = unit_scale(xp.diagonal(m.gram))
+    anchor = xp.where(scale > 0, m.anchor / xp.where(scale > 0, scale, 1), 0)
+    gram = m.gram * scale[:, None] * scale[None, :]
+    return m._replace(gram=gram, anchor=anchor, slope=m.slope * scale), scale
+
+
+def unit_scale(squares: Float[Array, " k"]) -> Float[Array, " k"]:
+    """One over the length of columns whose sums of squares are given, 0 where that is zero."""
+    xp = namespace(squares)
+    return xp.where(squares > 0, 1 / xp.sqrt(xp.where(squares > 0, squares, 1)), 0)
+
+
+def smallest_square(y: Float[Array, " n"]) -> Float[Array, ""]:
+    """Below this a sum of squared residuals of y is rounding, and the fit counts as exact."""
+    info = jnp.finfo(y.dtype)
+    return jnp.maximum((8 * info.eps) ** 2 * jnp.sum(y**2), 1e4 * len(y) * info.tiny)
+
+
+def unbiased_precision(
+    square: Float[Array, ""], count: int, selected: Array, y: Float[Array, " n"]
+) -> Float[Array, ""]:
+    """(n - selected) / ||residual||^2, capped where the residual is rounding."""
+    freedom = jnp.maximum(count - selected, 1).astype(square.dtype)
+    return freedom / jnp.maximum(square, smallest_square(y))

@@ -1,0 +1,136 @@
+"""A dataset in memory: how it is fitted from a start, moved on, and reported."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from bmjax._model.problem import Problem, State
+from bmjax._model.working_set import gathered, spread
+from bmjax._results.result import History, Result, Starts, Uncertainty
+from bmjax._runtime.backend import Array, namespace
+from bmjax._runtime.precision import full_precision
+from bmjax._runtime.programs import PROGRAMS
+from bmjax._selection.criterion import Criterion
+from bmjax._selection.moves import best_move, surroundings
+from bmjax._selection.multistart import End, score_of
+from bmjax._selection.starts import Point, state_at
+from bmjax._solvers import loop, one_fit
+from bmjax._solvers.paper import Solver
+
+
+class InMemory:
+    """A dataset in memory, on the host or in a program, to be fitted from its starts.
+
+    Args:
+        problem: The dataset.
+        options: What was asked.
+        solver: How to step.
+        history_length: Steps of the solver to keep a record of, None for no record.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: one_fit.Options,
+        solver: Solver,
+        history_length: int | None = None,
+    ):
+        self.totals, self._options, self._solver = problem, options, solver
+        self.max_steps, self.iterations = options.max_steps, solver.iterations
+        self._history_length = history_length
+
+    def start(self, point: Point, features: Int[Array, " m"]) -> State:
+        """The state of some features before the first step from a point."""
+        return state_at(gathered(self.totals, features), point)
+
+    def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
+        """The end of the fit from a state."""
+        part = gathered(self.totals, features)
+        static = {"solver": self._solver, "history_length": self._history_length}
+        arguments = part, self._options, state, used
+        if namespace(part) is jnp:
+            outcome, course = fit_from(*arguments, **static)
+        else:
+            outcome, course = jax.device_get(PROGRAMS.call(fit_from, *arguments, static=static))
+        return End(outcome, features, course)
+
+    def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
+        """The score of a finished fit; -inf where it has none."""
+        return score_of(rule, gathered(self.totals, end.features), end.outcome)
+
+    def move(
+        self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
+    ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
+        """The state after the best single move from an end, its features, and the rise."""
+        state, features = end.outcome.state, end.features
+        around = surroundings(self.totals, state, features)
+        part = gathered(self.totals, features)
+        return best_move(part, rule, state, features, around, rate, rank)
+
+
+@full_precision
+def fit_from(
+    part: Problem,
+    options: one_fit.Options,
+    state: State,
+    used: Int[Array, ""],
+    *,
+    solver: Solver,
+    history_length: int | None,
+) -> tuple[one_fit.Outcome, History | None]:
+    """The fit of the features in the slots from a state, to be compiled.
+
+    Args:
+        part: The features in the slots.
+        options: What was asked.
+        state: Where to start.
+        used: Iterations made by fits before.
+        solver: How to step.
+        history_length: Steps of the solver to keep a record of, None for no record.
+
+    Returns:
+        The end of the fit, and its history.
+    """
+    lane = one_fit.start(part, options, solver, state, used)
+
+    def advance(lane: loop.Lane) -> loop.Lane:
+        return one_fit.advance(part, options, solver, lane)
+
+    course = None
+    if history_length is None:
+        lane = loop.run(advance, lane)
+    else:
+        lane, course = loop.run_recorded(
+            advance, lane, partial(one_fit.record, part), history_length
+        )
+    return one_fit.outcome(part, solver, lane), course
+
+
+def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> Result:
+    """What there is to say of a dataset whose fits have all ended, by feature."""
+    (state, bound, _, status), features, course, _ = end
+    k, xp = starts.coef.shape[-1], namespace(starts)
+
+    def whole(values: Array) -> Array:
+        return spread(values, features, k)
+
+    if course is not None:
+        course = course._replace(weights=whole(course.weights), inclusion=whole(course.inclusion))
+    weights = whole(state.weights)
+    return Result(
+        coef=whole(xp.where(state.active, state.coef, 0)),
+        weights=weights,
+        inclusion=whole(state.inclusion),
+        support=whole(state.active),
+        intercept=xp.zeros_like(state.noise_precision),
+        center=xp.zeros_like(weights),
+        noise_precision=state.noise_precision,
+        bound=bound,
+        num_steps=starts.num_steps.sum(dtype="int32"),
+        status=status,
+        starts=starts,
+        uncertainty=uncertainty,
+        history=course,
+    )

@@ -1,0 +1,187 @@
+"""One feature dropped, added or exchanged: what the score gains, and the state after it.
+
+The masks of the other features stay as they are, so sums over samples that one pass leaves say all
+there is to say: which move is the best, and the M step after it.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from bmjax._model.bound import Masks, entropy, masking_cost
+from bmjax._model.problem import Problem, State, Totals
+from bmjax._model.steps import MaskedSums, masked_sums, precision_of, residual, weights_and_rates
+from bmjax._model.working_set import arranged, gathered
+from bmjax._runtime.backend import Array, namespace, sigmoid, take
+from bmjax._selection.criterion import Criterion, charge_at
+from bmjax._selection.gram import Squares, residual_square, unit_scale
+from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, ranked_move
+from bmjax._selection.slab import Move, slab_at
+
+# Numbers of X that the host works on at a time, so that temporary arrays stay small and in cache.
+_BLOCK = 2**20
+
+
+class Surroundings(NamedTuple):
+    """Sums over samples at the end of a fit, for the moves from it.
+
+    Attributes:
+        anchor: The weights whose residual the sums are of.
+        sums: Those of the masked features, by slot.
+        with_all: The products of the masked features with all features as they are.
+        slope: X'residual of all features as they are.
+        squares: Sum of squares of each feature.
+        entropy: Sum of the entropies of the masks, by slot.
+    """
+
+    anchor: Float[Array, " m"]
+    sums: MaskedSums
+    with_all: Float[Array, "m k"]
+    slope: Float[Array, " k"]
+    squares: Float[Array, " k"]
+    entropy: Float[Array, " m"]
+
+
+def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> Surroundings:
+    """The sums at a state in memory.
+
+    Args:
+        problem: The dataset.
+        state: A state that an M step leaves where it is.
+        features: The features that it is about, by slot.
+    """
+    part = gathered(problem, features)
+
+    def of_samples(problem: Problem, part: Problem, state: State) -> Surroundings:
+        left = residual(part, state)
+        sums, masked = masked_sums(part, state, left)
+        return Surroundings(
+            anchor=namespace(state).zeros_like(state.weights),
+            sums=sums,
+            with_all=part.weighted(masked) @ problem.X.T,
+            slope=problem.X @ problem.weighted(left),
+            squares=problem.squares,
+            entropy=part.total(entropy(state.mask_mean)),
+        )
+
+    n, rows = len(problem.y), max(_BLOCK // len(problem.X), 1)
+    if namespace(problem) is jnp or n <= rows:
+        total = of_samples(problem, part, state)
+    else:
+        total = None
+        for first in range(0, n, rows):
+            some = slice(first, first + rows)
+            masks = state._replace(mask_mean=state.mask_mean[:, some])
+            own = of_samples(_samples(problem, some), _samples(part, some), masks)
+            total = own if total is None else jax.tree.map(np.add, total, own)
+    assert total is not None
+    return total._replace(anchor=state.weights)
+
+
+def _samples(problem: Problem, some: slice) -> Problem:
+    """Some of the samples, for sums over them."""
+    counts = problem.sample_weights
+    return problem._replace(
+        X=problem.X[:, some],
+        y=problem.y[some],
+        sample_weights=None if counts is None else counts[some],
+    )
+
+
+def best_move(
+    problem: Problem | Totals,
+    rule: Criterion,
+    state: State,
+    features: Int[Array, " m"],
+    around: Surroundings,
+    rate: Float[Array, ""],
+    rank: Int[Array, ""] | int = 0,
+) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
+    """The state after the best single move from a fitted one, and by how much the score rises.
+
+    A feature is dropped, added, or exchanged for another. The masks of the other features stay as
+    they are and weights and noise follow, so the rise is exact at a rate of 1, but for what the
+    masks gain when they adapt.
+
+    Args:
+        problem: The dataset, its features by slot.
+        rule: What features are charged.
+        state: A state that an M step leaves where it is.
+        features: The features that it is about, by slot.
+        around: The sums there.
+        rate: Masks and inclusion rate that a feature is added with.
+        rank: 0 for the best move, 1 for the second best and so on.
+
+    Returns:
+        The state after the move, weights and noise re-estimated, the features that it is about,
+        and the rise of the score.
+    """
+    xp, k, sums = namespace(state), len(around.slope), around.sums
+    kept, away = state.active, state.weights - around.anchor
+    variance = xp.where(kept, sums.variance, 0)
+    n = problem.num_samples
+    at = Squares(sums.gram, around.anchor, sums.slope, sums.square, n)
+    slab = slab_at(
+        omega=sums.gram + xp.diag(variance),
+        gram=xp.where(kept[:, None], around.with_all, 0),
+        features=xp.where(kept, features, k),
+        weights=state.weights,
+        slope=around.slope - away @ around.with_all,
+        square=residual_square(at, state.weights) + state.weights**2 @ variance,
+        scale=unit_scale(around.squares),
+    )
+    masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
+    new = charge_at(rule, problem, state)
+    # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
+    own = masking_cost(problem, state, masks) - 0.5 * problem.log_samples + new
+    own = xp.where(problem.maskable, xp.where(kept, own, 0), -xp.inf)
+    rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
+    most = most_features(problem.num_rows, problem.num_features)
+    move = ranked_move(slab, Charges(own, new, rule.by_size), rise, most, rank)
+    return *_after(problem, state, features, around, move, rate), move.rise
+
+
+def _after(
+    problem: Problem | Totals,
+    state: State,
+    features: Int[Array, " m"],
+    around: Surroundings,
+    move: Move,
+    rate: Float[Array, ""],
+) -> tuple[State, Int[Array, " m"]]:
+    """The state after a move and the M step that follows, and the features that it is about."""
+    xp, k, sums, n = namespace(state), len(around.slope), around.sums, problem.num_samples
+    slots = xp.arange(len(features), dtype=xp.int32)
+    out, adds = slots == move.slot, move.feature < k
+    if len(features) == k:
+        place = slots == move.feature
+    else:
+        spare = slots == xp.argmin(state.active).astype(xp.int32)
+        place = xp.where(xp.any(out), out, spare) & adds
+        features = xp.where(place, move.feature, features)
+    # First the residual without what is dropped, then the sums with what is added.
+    held = xp.where(state.active & ~out & ~place, around.anchor, 0)
+    back = around.anchor - held
+    products = xp.where(place, 0, take(around.with_all.T, move.feature))
+    size = take(around.squares, move.feature)
+    slope = take(around.slope, move.feature) + back @ take(around.with_all.T, move.feature)
+    gram = xp.where(place[:, None], rate * products[None, :], sums.gram)
+    gram = xp.where(place[None, :], rate * products[:, None], gram)
+    after = MaskedSums(
+        gram=xp.where(place[:, None] & place[None, :], rate**2 * size, gram),
+        variance=xp.where(place, rate * (1 - rate) * size, sums.variance),
+        slope=xp.where(place, rate * slope, sums.slope + sums.gram @ back),
+        square=sums.square + back @ (2 * sums.slope + sums.gram @ back),
+        kept=xp.where(place, rate * n, sums.kept),
+        left_out=xp.where(place, (1 - rate) * n, sums.left_out),
+    )
+    mask_mean = xp.where(place[:, None], rate, xp.where(out[:, None], 0, state.mask_mean))
+    before = state._replace(weights=held, mask_mean=mask_mean)
+    moved = weights_and_rates(problem, before, after, (state.active & ~out) | place)
+    square = residual_square(Squares(after.gram, held, after.slope, after.square, n), moved.weights)
+    variance = (square + moved.weights**2 @ after.variance) / n
+    moved = moved._replace(noise_precision=precision_of(problem, variance))
+    return arranged(moved, features, k)

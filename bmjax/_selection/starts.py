@@ -1,0 +1,268 @@
+"""Where a fit starts. The paper says nothing of initial values; these choices are ours."""
+
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+
+from bmjax._model.linalg import solve_normal_equations
+from bmjax._model.problem import Problem, State, Totals
+from bmjax._model.steps import log_odds_of, precision_of, restrict
+from bmjax._runtime.backend import Array, cond, namespace, take
+from bmjax._runtime.precision import full_precision
+from bmjax._selection.criterion import Criterion
+from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
+from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
+from bmjax._selection.subset import Rules, from_both_ends, from_nothing
+
+
+class Room(NamedTuple):
+    """How many features there is room for, a static argument.
+
+    Attributes:
+        tall: Whether there are more samples than features, so that X'X says all there is to say.
+        search: Slots of the search for the best subset; all k where the data are tall.
+        fit: Slots of the fits and moves.
+    """
+
+    tall: bool
+    search: int
+    fit: int
+
+
+class Point(NamedTuple):
+    """The parameters that a fit starts from.
+
+    Attributes:
+        inclusion: Inclusion rates; a feature at zero starts out pruned.
+        weights: Weights.
+        noise_precision: Noise precision.
+    """
+
+    inclusion: Float[Array, "*s k"]
+    weights: Float[Array, "*s k"]
+    noise_precision: Float[Array, "*s"]
+
+
+@full_precision
+def initialise(
+    problem: Problem,
+    inclusion: Float[Array, " k"],
+    weights: Float[Array, " k"] | None = None,
+) -> State:
+    """The state before the first step.
+
+    Masks and inclusion rates start at the given rates, the weights at least squares, the noise
+    precision at n / ||y - X weights||^2 unless it is known. Where n <= k least squares leaves no
+    residual, so weights and noise come from the ridge regression of highest evidence instead.
+    A feature that is zero in every row, or any feature if y is zero in every row, can explain
+    nothing and starts out pruned, as does one whose rate is zero.
+
+    Args:
+        problem: The dataset.
+        inclusion: Initial inclusion rates, in [0, 1].
+        weights: Initial weights in place of the least-squares ones.
+
+    Returns:
+        The initial state.
+    """
+    tall = problem.X.shape[1] > len(problem.X)
+    return state_at(problem, dense_point(problem, inclusion, weights, tall))
+
+
+def state_at(problem: Problem, point: Point) -> State:
+    """The state before the first step from a point, all masks at their rates."""
+    xp = namespace(problem)
+    can_explain = xp.any(problem.X != 0, axis=1) & xp.any(problem.y != 0)
+    return state_of(point, can_explain, problem.maskable, problem.X.shape[1])
+
+
+def state_of(
+    point: Point, can_explain: Bool[Array, " k"], maskable: Bool[Array, " k"], rows: int
+) -> State:
+    """The same from what the features can do, with masks for so many rows."""
+    xp = namespace(point)
+    k, inclusion = len(maskable), point.inclusion
+    state = State(
+        mask_mean=xp.broadcast_to(inclusion[:, None], (k, rows)),
+        weights=point.weights,
+        log_odds=log_odds_of(inclusion, 1 - inclusion),
+        noise_precision=point.noise_precision,
+        active=xp.ones(k, bool),
+    )
+    return restrict(state, (can_explain & (inclusion > 0)) | ~maskable)
+
+
+def dense_point(
+    problem: Problem, inclusion: Float[Array, " k"], weights: Float[Array, " k"] | None, tall: bool
+) -> Point:
+    """Rates as given, the weights of those above zero by least squares; see `initialise`.
+
+    `tall` says whether there are more rows than features, absent ones left out of account.
+    """
+    xp = namespace(problem, inclusion)
+    inclusion = xp.where(problem.maskable, inclusion, 1)
+    kept = inclusion > 0
+
+    def by_least_squares() -> tuple[Array, Array]:
+        counted = problem.weighted(problem.X)
+        weights = solve_normal_equations(counted @ problem.X.T, counted @ problem.y, kept)
+        return weights, _mean_square(problem, weights)
+
+    def by_ridge() -> tuple[Array, Array]:
+        return _evidence_ridge(problem, kept)
+
+    if weights is not None:
+        start = xp.where(kept, weights, 0)
+        noise_variance = _mean_square(problem, start)
+    elif problem.sample_weights is not None:
+        enough = problem.num_rows > problem.num_features
+        start, noise_variance = cond(enough, by_least_squares, by_ridge)
+    else:
+        start, noise_variance = by_least_squares() if tall else by_ridge()
+    return Point(inclusion, start, precision_of(problem, noise_variance))
+
+
+def sparse_points(
+    problem: Problem, rule: Criterion, rates: Float[Array, " s"], room: Room
+) -> tuple[Point, Bool[Array, ""]]:
+    """The best subset of features that are never masked, at each of some rates.
+
+    The subset is that of the highest score under the rule, inclusion 1 for the features in it and
+    0 for the others, as far as a search by single moves finds it: from both ends where n > k, else
+    from nothing. Where n <= k it holds at most n / 2 features, so that the noise precision stays
+    finite.
+
+    Args:
+        problem: The dataset.
+        rule: What a feature is charged.
+        rates: Inclusion rates of the features in the subset.
+        room: How much room there is.
+
+    Returns:
+        A point for each rate, and whether the search has run out of room.
+    """
+    if room.tall:
+        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
+        support, weights = best_subset(problem, rule, sums)
+        full = namespace(problem).asarray(False)
+    else:
+        support, weights, full = few_of_many(problem, rule, room.search)
+    variance = _mean_square(problem, weights)
+    return points_on(problem, rates, support, weights, variance), full
+
+
+def best_subset(
+    problem: Problem | Totals, rule: Criterion, sums: Squares
+) -> tuple[Bool[Array, " k"], Float[Array, " k"]]:
+    """The subset of the highest score that a search by single moves finds, and its weights.
+
+    It begins from nothing and from all features.
+
+    Args:
+        problem: The dataset.
+        rule: What a feature is charged.
+        sums: Its sums over samples.
+
+    Returns:
+        The features in it, and least squares on them.
+    """
+    m, scale = unit_columns(sums)
+    needed = None if _all_maskable(problem) else ~problem.maskable
+    end = from_both_ends(m, _rules(problem, rule, len(scale)), needed)
+    return end.support | ~problem.maskable, end.coef * scale
+
+
+def few_of_many(
+    problem: Problem, rule: Criterion, slots: int
+) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
+    """The same from nothing, with room for some features of many, and whether it ran out of it."""
+    scale = unit_scale(problem.squares)
+    rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
+    needed = None if _all_maskable(problem) else ~problem.maskable
+    end = from_nothing(rows, slots, _rules(problem, rule, slots), needed)
+    return end.support | ~problem.maskable, end.coef * scale, end.full
+
+
+def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
+    """What a search for the best subset under a rule goes by."""
+    n, maskable = problem.num_samples, problem.maskable
+    floor = n * problem.noise_floor
+
+    def pricing(features: Array, coef: Array, square: Array) -> Charges:
+        precision = problem.noise_precision
+        xp = namespace(coef)
+        if precision is None:
+            precision = n / xp.maximum(square, floor)
+        own = take(maskable, features)
+        each = rule.charge(rule.width(coef**2 * precision / n, own))
+        return Charges(xp.where(own, each, -xp.inf), each, rule.by_size)
+
+    rise = likelihood_rise(n, problem.noise_precision, floor)
+    most = most_features(problem.num_rows, problem.num_features)
+    return Rules(pricing, rise, n, most, 10 * slots)
+
+
+def _all_maskable(problem: Problem | Totals) -> bool:
+    return isinstance(problem, Problem) and problem.unmasked is None
+
+
+def points_on(
+    problem: Problem | Totals,
+    rates: Float[Array, " s"],
+    support: Bool[Array, " k"],
+    weights: Float[Array, " k"],
+    noise_variance: Float[Array, ""],
+) -> Point:
+    """Some features at each of some rates, all others out."""
+    xp = namespace(support, rates)
+    k = len(support)
+    kept_at = xp.where(problem.maskable[None], rates[:, None], 1)
+    return Point(
+        inclusion=xp.where(support[None], kept_at, 0),
+        weights=xp.broadcast_to(weights, (len(rates), k)),
+        noise_precision=xp.broadcast_to(precision_of(problem, noise_variance), rates.shape),
+    )
+
+
+def _mean_square(problem: Problem, weights: Float[Array, " k"]) -> Float[Array, ""]:
+    return problem.mean((problem.y - weights @ problem.X) ** 2)
+
+
+def _evidence_ridge(
+    problem: Problem, kept: Bool[Array, " k"]
+) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+    """Weights and noise variance of the ridge regression that maximises the marginal likelihood.
+
+    y ~ N(0, s (I + t Z'Z)) with Z the columns of X scaled to unit length, s in closed form and t
+    the best of a logarithmic grid. Finite for any rank, and equivariant to the scale of a column.
+    """
+    xp = namespace(problem)
+    n, X, y = problem.num_samples, problem.X, problem.y
+    if problem.sample_weights is not None:
+        root = xp.sqrt(problem.sample_weights)
+        X, y = X * root[None], y * root
+    X = xp.where(kept[:, None], X, 0)
+    norms = xp.sqrt(xp.sum(X**2, axis=1))
+    scale = xp.where(norms > 0, 1 / xp.where(norms > 0, norms, 1), 0)
+    Z = X * scale[:, None]
+    # By the smaller of Z'Z and Z Z'. What y has outside the columns' span the ratio does not touch.
+    if len(y) <= len(Z):
+        eigenvalues, vectors = xp.linalg.eigh(Z.T @ Z)
+        directions = Z @ vectors
+        along = vectors.T @ y
+        squares = along**2
+    else:
+        eigenvalues, directions = xp.linalg.eigh(Z @ Z.T)
+        along = directions.T @ (Z @ y)
+        real = eigenvalues > len(Z) * xp.finfo(Z.dtype).eps * xp.max(eigenvalues)
+        squares = xp.where(real, along**2 / xp.where(real, eigenvalues, 1), 0)
+    eigenvalues = xp.maximum(eigenvalues, 0)
+    rest = xp.maximum(xp.sum(y**2) - xp.sum(squares), 0)
+    ratios = xp.logspace(-3, 3, 61, dtype=X.dtype)
+    spread = 1 + ratios[:, None] * eigenvalues[None, :]
+    variances = (xp.sum(squares[None] / spread, axis=1) + rest) / n
+    variances = xp.maximum(variances, problem.noise_floor)
+    evidence = -n * xp.log(variances) - xp.sum(xp.log(spread), axis=1)
+    best = xp.argmax(evidence)
+    weights = ratios[best] * scale * (directions @ (along / spread[best]))
+    return weights, variances[best]

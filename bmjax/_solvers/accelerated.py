@@ -1,0 +1,328 @@
+"""The default solver: EM with a safeguarded extrapolation of each inclusion rate.
+
+EM moves the log-odds of an idle feature by about 1 / (2 n) a step on its way to being pruned, and
+those of a weak one as slowly to where it stays. Both are sequences that can be extrapolated, each
+feature by itself: if two successive moves are r1 and r2, a sequence that converges linearly has
+r2 rho / (1 - rho) to go, rho = r2 / r1 (Aitken's delta-squared), and one with rho >= 1 a long way.
+
+Which features stay is decided within some ten cycles of this. What is left is a weak feature or two
+that slide along a ridge where weight * inclusion hardly changes, too slowly for two moves side by
+side to show how the course bends. So once no feature has been pruned for a while, rho is taken from
+the cycle before, which lies further back (the secant method), and the weight goes along with its
+inclusion rate. Done from the first cycle on, that would keep features that are better pruned.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bmjax._checks import validate
+from bmjax._model import steps
+from bmjax._model.bound import bound_after_m_step, bound_slack
+from bmjax._model.problem import Problem, State, Totals
+from bmjax._runtime.backend import select
+from bmjax._solvers.convergence import rest
+from bmjax._solvers.safeguard import Progress, begin
+
+# Below the first the extrapolation would no longer be one; the second is beyond any use.
+_LEAST_TRUST, _MOST_TRUST = 30.0, 1e6
+# Cycles without a rise of the bound after which extrapolation pauses. On tall data float32 shows a
+# rise of no less than a tenth of a nat, while moves still show the way for many cycles.
+_PATIENCE = 50
+# Moves that a landmark has to be away for the difference to it to be one of the course.
+_FAR = 3.0
+
+
+class AcceleratedCarry(NamedTuple):
+    """What `Accelerated` carries.
+
+    Attributes:
+        state: The state, always the outcome of an EM iteration.
+        residual: y - (X o M) weights there.
+        progress: The bounds of the states, a step a cycle.
+        trust: Largest extrapolation, as a multiple of the last EM move.
+        moves: How far the last cycle's first two EM iterations each moved every log inclusion.
+        landmark: Where the last cycle measured the course.
+        calm: Cycles since a feature was pruned.
+    """
+
+    state: State
+    residual: Float[Array, " n"]
+    progress: Progress
+    trust: Float[Array, ""]
+    moves: Float[Array, "2 k"]
+    landmark: "Landmark"
+    calm: Int[Array, ""]
+
+
+class Landmark(NamedTuple):
+    """A point that a course has come by.
+
+    Attributes:
+        log_odds: Log-odds of each inclusion rate there.
+        move: By how much an EM iteration moved them.
+    """
+
+    log_odds: Float[Array, " k"]
+    move: Float[Array, " k"]
+
+
+class Candidate(NamedTuple):
+    """A state that a cycle may end with.
+
+    Attributes:
+        state: The state.
+        residual: y - (X o M) weights there.
+        bound: Its bound, evaluated where it is needed.
+    """
+
+    state: State
+    residual: Float[Array, " n"]
+    bound: Callable[[], Float[Array, ""]]
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """EM with extrapolated inclusion rates. One step is a cycle of three EM iterations.
+
+    Two EM iterations measure how each log-odds moves; the extrapolated rates are then given to a
+    third, which re-estimates masks and weights. Its outcome is kept if the bound has not fallen
+    below that of the last one kept, or if a feature was pruned; else the second iteration's is.
+    So the bound never falls from cycle to cycle while the active set stands. The trust in the
+    extrapolation grows when it is kept and shrinks when not. After `calm` cycles without pruning
+    the course is judged from one cycle to the next, and weights move with their rates. Free of the
+    units of every column.
+
+    Attributes:
+        max_move: Longest extrapolation of a log-odds, in nats.
+        trust: Largest extrapolation at the start, as a multiple of the last move.
+        grow: Factor on the trust after an extrapolation that was kept.
+        shrink: Divisor of the trust after one that was not.
+        calm: Cycles without pruning after which features are taken to be selected.
+        sweeps: Coordinate sweeps in each E step.
+    """
+
+    max_move: float = 6.0
+    trust: float = 1000.0
+    grow: float = 4.0
+    shrink: float = 30.0
+    calm: int = 3
+    sweeps: int = 1
+    iterations: ClassVar[int] = 3
+
+    def __post_init__(self):
+        """Refuse bad options."""
+        validate.count("sweeps", self.sweeps, low=1)
+        validate.count("calm", self.calm, low=1)
+        for name in ("max_move", "trust", "grow", "shrink"):
+            validate.option(name, getattr(self, name))
+
+    def init(self, problem: Problem, state: State) -> AcceleratedCarry:
+        """The carry before the first step."""
+        return self.carry_at(state, steps.residual(problem, state))
+
+    def carry_at(self, state: State, residual: Float[Array, " n"]) -> AcceleratedCarry:
+        """The same from a residual at hand."""
+        dtype = state.weights.dtype
+        return AcceleratedCarry(
+            state=state,
+            residual=residual,
+            progress=begin(jnp.asarray(-jnp.inf, dtype)),
+            trust=jnp.asarray(self.trust, dtype),
+            moves=jnp.full((2, len(state.weights)), jnp.inf, dtype),
+            landmark=Landmark(state.log_odds, jnp.zeros_like(state.weights)),
+            calm=jnp.zeros((), jnp.int32),
+        )
+
+    def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
+        """One cycle."""
+
+        def iterate(i: Array, trail: tuple[Any, ...]) -> tuple[Any, ...]:
+            first, last, residual, second, _ = trail
+            # The third iteration starts from beyond, with the residual of the second's weights.
+            beyond = i == 2
+            moved = self.beyond(carry, first, last)
+            start = last._replace(
+                log_odds=jnp.where(beyond, moved.log_odds, last.log_odds),
+                weights=jnp.where(beyond, moved.weights, last.weights),
+            )
+            new, left = steps.em_iteration(
+                problem, start, residual, self.sweeps, residual_weights=last.weights
+            )
+            kept = new, left.residual, left.sum_squares
+            second = select(i == 1, kept, second)
+            first = select(beyond, first, _without_masks(last))
+            return first, new, left.residual, second, left.sum_squares
+
+        start, zero = carry.state, jnp.zeros((), problem.dtype)
+        begun = start, carry.residual, zero
+        trail = _without_masks(start), start, carry.residual, begun, zero
+        first, third, third_left, (second, left, sum_squares), third_squares = jax.lax.fori_loop(
+            0, 3, iterate, trail
+        )
+        bound = bound_after_m_step(problem, third, third_squares)
+        return self.judge(
+            problem,
+            carry,
+            first,
+            Candidate(second, left, lambda: bound_after_m_step(problem, second, sum_squares)),
+            Candidate(third, third_left, lambda: bound),
+        )
+
+    def beyond(self, carry: AcceleratedCarry, first: State, second: State) -> State:
+        """The state that two EM iterations point to: rates and weights moved on."""
+        # Once the bound has stopped rising, what is left to extrapolate is rounding: plain EM
+        # settles where extrapolation would only stir.
+        settling = carry.progress.idle > _PATIENCE
+        trust = jnp.where(settling, 0, carry.trust)
+        selected = carry.calm >= self.calm
+        inside = second.active
+        for state in (carry.state, first, second):  # rates of exactly zero or one stand still
+            inside &= jnp.isfinite(state.log_odds)
+        l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (carry.state, first, second))
+        rho, moving = _convergence(l0, l1, l2, carry.landmark, selected)
+        l3 = l2 + jnp.where(inside & moving, self._to_go(l2 - l1, rho, trust), 0)
+        weights = _along(first.weights, second.weights, l1, l2, l3)
+        return second._replace(
+            log_odds=jnp.where(inside, l3, second.log_odds),
+            weights=jnp.where(inside & selected, weights, second.weights),
+        )
+
+    def judge(
+        self,
+        problem: Problem | Totals,
+        carry: AcceleratedCarry,
+        first: State,
+        second: Candidate,
+        third: Candidate,
+    ) -> AcceleratedCarry:
+        """The carry after a cycle: with the third state if its bound has not fallen.
+
+        Args:
+            problem: The dataset.
+            carry: The carry before.
+            first: The state after one EM iteration.
+            second: After another one.
+            third: After one from beyond.
+        """
+        start, bound = carry.state, third.bound()
+        slack = bound_slack(problem, bound)
+        best = carry.progress.bound
+        pruned = jnp.any(start.active != third.state.active)
+        kept = jnp.isfinite(bound) & (pruned | (bound >= best - slack))
+        trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
+        state, residual = select(kept, third[:2], second[:2])
+        # What the next extrapolation has to reach is the bound of the state it starts from.
+        own = jax.lax.cond(kept, lambda: bound, second.bound)
+        changed = jnp.any(start.active != state.active)
+        return AcceleratedCarry(
+            state=state,
+            residual=residual,
+            progress=carry.progress.after_step(own, slack, changed),
+            trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
+            moves=_log_inclusion_moves(start, first, second.state),
+            landmark=Landmark(first.log_odds, second.state.log_odds - first.log_odds),
+            calm=jnp.where(changed, 0, carry.calm + 1),
+        )
+
+    def settled(
+        self, problem: Problem | Totals, carry: AcceleratedCarry, tolerance: Float[Array, ""]
+    ) -> Bool[Array, ""]:
+        """Whether the last EM iterations too predict that the fixed point is near.
+
+        From cycle to cycle long extrapolations and small EM moves alternate, so that the course
+        of the states alone may look as if it were dying down. Here d2^2 / (d1 - d2), the rest of
+        a geometric series, has to be within the tolerance too. A move within rounding counts as
+        none: whether it hides a drift is for the windows of `_stopping` to tell.
+        """
+        d1, d2 = carry.moves
+        active = carry.state.active
+        slowing = d1 > d2
+        to_go = jnp.where(slowing, d2**2 / jnp.where(slowing, d1 - d2, 1), jnp.inf)
+        at_rest = d2 <= rest(problem, carry.state, tolerance)
+        return jnp.all(at_rest | (to_go <= tolerance) | ~active)
+
+    def result(self, problem: Problem, carry: AcceleratedCarry) -> State:
+        """The state to report."""
+        del problem
+        return steps.restrict(carry.state, carry.state.active)
+
+    def stalled(self, carry: AcceleratedCarry) -> Bool[Array, ""]:
+        """Whether the bound has long stopped rising."""
+        return carry.progress.stalled
+
+    def _to_go(
+        self, move: Float[Array, " k"], rho: Float[Array, " k"], trust: Float[Array, ""]
+    ) -> Float[Array, " k"]:
+        """What is left of a course after a move, if each is rho times the one before."""
+        slowing = rho < 1
+        factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)
+        factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)
+        return jnp.clip(move * factor, -self.max_move, self.max_move)
+
+
+def _without_masks(state: State) -> State:
+    """The parameters of a state, so that its masks need not be kept."""
+    return state._replace(mask_mean=state.mask_mean[:, :0])
+
+
+def _convergence(
+    l0: Float[Array, " k"],
+    l1: Float[Array, " k"],
+    l2: Float[Array, " k"],
+    landmark: Landmark,
+    selected: Bool[Array, ""],
+) -> tuple[Float[Array, " k"], Bool[Array, " k"]]:
+    """The ratio of successive moves along each course, and which of the courses move at all.
+
+    Args:
+        l0: Log-odds before two EM iterations.
+        l1: After the first.
+        l2: After the second.
+        landmark: Where the cycle before measured the course.
+        selected: Whether to judge by the landmark, where it is far enough.
+    """
+    r1, r2 = l1 - l0, l2 - l1
+    # A move within rounding says nothing of the course, whatever it is multiplied by.
+    noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
+    moving = (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
+    side_by_side = r2 / jnp.where(moving, r1, 1)
+    # The first moves after an extrapolation still hold what it has stirred up, which shows less
+    # the further back the move is that the present one is compared with.
+    distance = l1 - landmark.log_odds
+    far = selected & (jnp.abs(distance) > _FAR * jnp.abs(r2))
+    from_afar = 1 + (r2 - landmark.move) / jnp.where(far, distance, 1)
+    return jnp.where(far, from_afar, side_by_side), moving
+
+
+def _along(
+    w1: Float[Array, " k"],
+    w2: Float[Array, " k"],
+    l1: Float[Array, " k"],
+    l2: Float[Array, " k"],
+    l3: Float[Array, " k"],
+) -> Float[Array, " k"]:
+    """Weights that go along when log-odds move on from l2 to l3.
+
+    From l1 to l2 the weight, w1 and then w2, has made up for some part of the change of its
+    inclusion rate, from none of it to all (weight * inclusion constant); it goes on to make up for
+    as much.
+    """
+    u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (l1, l2, l3))
+    change = u2 - u1
+    comparable = (w1 * w2 > 0) & (change != 0)
+    ratio = jnp.where(comparable, w2 / jnp.where(comparable, w1, 1), 1)
+    part = jnp.clip(-jnp.log(ratio) / jnp.where(comparable, change, 1), 0, 1)
+    return w2 * jnp.exp(part * (u2 - u3))
+
+
+def _log_inclusion_moves(start: State, first: State, second: State) -> Float[Array, "2 k"]:
+    """Absolute changes of log inclusion from one state to the next; zero where pruned."""
+    u0, u1, u2 = (
+        jnp.where(second.active, jax.nn.log_sigmoid(s.log_odds), 0) for s in (start, first, second)
+    )
+    return jnp.stack([jnp.abs(u1 - u0), jnp.abs(u2 - u1)])

@@ -1,0 +1,124 @@
+"""One fit on its way from a start to its local optimum: start, advance, outcome."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from bmjax._model.bound import lower_bound
+from bmjax._model.options import Options
+from bmjax._model.problem import Problem, State, Status, Totals
+from bmjax._model.steps import exact_fit
+from bmjax._results.result import History
+from bmjax._runtime.backend import Array, namespace
+from bmjax._solvers import convergence, loop
+from bmjax._solvers.paper import Solver
+
+
+def start(
+    problem: Problem,
+    options: Options,
+    solver: Solver,
+    state: State,
+    used: Int[Array, ""] | int = 0,
+) -> loop.Lane:
+    """The lane before the first step from a state; ended at once where there is nothing to do.
+
+    `used` is how many of the iterations allowed have been made by fits before.
+    """
+    carry = solver.init(problem, state), convergence.start(problem, state)
+    state = carry[0].state
+    sizes = jnp.append(carry[1].size, jnp.sqrt(problem.mean(problem.y**2)))
+    largest = jnp.append(jnp.max(jnp.abs(problem.X), axis=1), jnp.max(jnp.abs(problem.y)))
+    most_steps = (options.max_steps - used) // solver.iterations
+    status = verdict(state, ~jnp.any(state.active), jnp.asarray(False), most_steps < 1)
+    status = jnp.where(squares_lost(sizes, largest), Status.NON_FINITE, status).astype(jnp.int32)
+    return loop.Lane(carry, jnp.zeros((), jnp.int32), status, most_steps)
+
+
+def advance(problem: Problem, options: Options, solver: Solver, lane: loop.Lane) -> loop.Lane:
+    """One step of the solver, and the verdict on it."""
+    before, monitor = lane.carry
+    after = solver.step(problem, before)
+    num_steps = lane.num_steps + 1  # a lane counts the solver's steps, options its iterations
+    monitor, converged = convergence.observe(
+        problem, monitor, before.state, after.state, num_steps, options.tolerance
+    )
+    converged &= solver.settled(problem, after, options.tolerance) | ~jnp.any(after.state.active)
+    out_of_steps = num_steps >= lane.most_steps
+    status = verdict(after.state, converged, solver.stalled(after), out_of_steps)
+    return lane._replace(carry=(after, monitor), num_steps=num_steps, status=status)
+
+
+def record(problem: Problem, lane: loop.Lane) -> History:
+    """One row of the history."""
+    state = lane.carry[0].state
+    return History(
+        weights=state.weights,
+        inclusion=state.inclusion,
+        noise_precision=state.noise_precision,
+        bound=lower_bound(problem, state),
+        active_count=jnp.sum(state.active, dtype=jnp.int32),
+    )
+
+
+class Outcome(NamedTuple):
+    """What came of a lane.
+
+    Attributes:
+        state: The state to report.
+        bound: Its lower bound.
+        num_steps: Iterations run.
+        status: The verdict, a code of `Status`.
+    """
+
+    state: State
+    bound: Float[Array, ""]
+    num_steps: Int[Array, ""]
+    status: Int[Array, ""]
+
+
+def outcome(problem: Problem, solver: Solver, lane: loop.Lane) -> Outcome:
+    """What came of a lane that has ended."""
+    state = solver.result(problem, lane.carry[0])
+    bound = lower_bound(problem, state)
+    return ended(problem, state, bound, lane.num_steps * solver.iterations, lane.status)
+
+
+def ended(
+    problem: Problem | Totals,
+    state: State,
+    bound: Float[Array, ""],
+    num_steps: Int[Array, ""],
+    status: Int[Array, ""],
+) -> Outcome:
+    """What came of a fit, its status corrected by where it ended."""
+    xp = namespace(state)
+    exact = (status == Status.CONVERGED) & exact_fit(problem, state)
+    status = xp.where(exact, Status.EXACT_FIT, status)
+    status = xp.where(state.finite & xp.isfinite(bound), status, Status.NON_FINITE)
+    return Outcome(state, bound, num_steps, status.astype(xp.int32))
+
+
+def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:
+    """Whether squares of a column or of y leave the range of the type.
+
+    Args:
+        sizes: Root mean square of each column, and of y.
+        largest: Largest absolute value of each.
+    """
+    too_small = (largest > 0) & (sizes**2 < 100 * jnp.finfo(sizes.dtype).tiny)
+    return jnp.any(too_small | ~jnp.isfinite(sizes))
+
+
+def verdict(
+    state: State,
+    converged: Bool[Array, ""],
+    stalled: Bool[Array, ""],
+    out_of_steps: Bool[Array, ""],
+) -> Int[Array, ""]:
+    """The status after a step, the gravest first."""
+    status = jnp.where(out_of_steps, Status.MAX_STEPS, Status.RUNNING)
+    status = jnp.where(stalled, Status.STALLED, status)
+    status = jnp.where(converged, Status.CONVERGED, status)
+    return jnp.where(state.finite, status, Status.NON_FINITE).astype(jnp.int32)

@@ -1,0 +1,210 @@
+"""Passes over the rows of a dataset that memory does not hold, each leaving sums over samples.
+
+Given the parameters, the masks of a sample depend on that sample alone. So they need not be kept:
+every pass finds them anew, by sweeps from the inclusion rates until they rest, and leaves sums of
+k and k x k numbers. All in float64: of a sum over ten million samples float32 has little left.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Float
+
+from bmjax._fitting.units import Units
+from bmjax._model.bound import entropy
+from bmjax._model.options import Frame
+from bmjax._model.problem import DUST, Problem, State
+from bmjax._model.steps import MaskedSums, mask_offset, masked_sums, residual, visit
+from bmjax._runtime.backend import Array
+from bmjax._runtime.threads import Settings, cores
+from bmjax._selection.gram import Squares
+from bmjax._stream.blocks import Block, Blocks
+
+T = TypeVar("T")
+
+# The masks of a block rest when the last sweep has moved no residual by more than this part of the
+# noise level; or after so many sweeps.
+_REST, _MOST_SWEEPS = 1e-4, 100
+
+
+class _Level(NamedTuple):
+    """Sums over samples of the data as they are.
+
+    Attributes:
+        samples: Number of samples.
+        rows: Number of rows that count.
+        x: Sum of each feature.
+        y: Sum of the target.
+    """
+
+    samples: Any
+    rows: Any
+    x: Any
+    y: Any
+
+
+class _Plain(NamedTuple):
+    """Sums over samples without masks, y less what an anchor explains.
+
+    Attributes:
+        gram: X'X.
+        slope: X'residual.
+        square: ||residual||^2.
+    """
+
+    gram: Any
+    slope: Any
+    square: Any
+
+
+class MaskedPass(NamedTuple):
+    """Sums over samples at masks that a pass has found.
+
+    Features that are pruned are taken as never masked, for the sake of moves.
+
+    Attributes:
+        sums: Those that an M step needs.
+        entropy: Sum of the masks' entropies.
+    """
+
+    sums: MaskedSums
+    entropy: Any
+
+
+class Passes:
+    """The passes over the rows, in the frame that the fit is made in.
+
+    Attributes:
+        units: The way back to the user's units.
+        intercept: Whether a feature of ones is the last one.
+        samples, rows: Number of samples, and of rows that count.
+        mean: Mean of each feature, with that of ones.
+        largest: Largest absolute value of each feature, and of the target.
+    """
+
+    def __init__(self, source: Blocks, frame: Frame):
+        self._source, self.intercept = source, frame.intercept
+        self._center = np.zeros(source.k)
+        self._y_center = 0.0
+        self._varies = np.ones(source.k, bool)
+        low, high = np.full(source.k + 1, np.inf), np.full(source.k + 1, -np.inf)
+        level = _Level(0.0, 0, np.zeros(source.k), 0.0)
+        for block in source:
+            counted = block.counts > 0
+            rows = np.column_stack([block.X[counted], block.y[counted]])
+            low = np.minimum(low, rows.min(axis=0, initial=np.inf))
+            high = np.maximum(high, rows.max(axis=0, initial=-np.inf))
+            counts = block.counts
+            own = _Level(counts.sum(), counted.sum(), counts @ block.X, counts @ block.y)
+            level = _Level(*(a + b for a, b in zip(level, own, strict=True)))
+        if level.rows <= source.k:
+            raise ValueError(
+                f"blocks hold {level.rows} rows for {source.k} features; a stream is for more rows "
+                "than features. Use bmjax.fit, which such data fit into memory for."
+            )
+        self.samples, self.rows = float(level.samples), int(level.rows)
+        self.largest = np.maximum(-low, high)
+        self.mean = level.x / self.samples
+        if frame.intercept:
+            center = np.append(level.x, level.y) / self.samples
+            widest = np.maximum(center - low, high - center)
+            varies = widest > DUST * np.finfo(float).eps * np.abs(center)
+            self._center, self._y_center = center[:-1], center[-1]
+            self._varies = varies[:-1]
+            self.mean = np.append(np.zeros(source.k), 1.0)
+            self.largest = np.append(np.where(varies, widest, 0)[:-1], [1.0, widest[-1]])
+        self.units = Units(
+            center=self._center,
+            scale=np.ones(source.k),
+            y_center=np.asarray(self._y_center),
+            y_scale=np.ones(()),
+            num_samples=np.asarray(self.samples),
+        )
+
+    def plain(self, anchor: Float[Array, " k"]) -> Squares:
+        """The sums around an anchor without masks."""
+        sums = self._total(partial(_plain_sums, anchor=anchor))
+        return Squares(sums.gram, anchor, sums.slope, sums.square, np.asarray(self.samples))
+
+    def masked(self, state: State) -> MaskedPass:
+        """The sums at the masks that rest where the parameters of a state hold them."""
+        return self._total(partial(_masked_sums, state, np.asarray(self.samples)))
+
+    def _total(self, sums: Callable[[Block], T]) -> T:
+        """What a function of a block comes to in all, added in the order of the blocks."""
+        workers = cores() if jax.default_backend() == "cpu" else 1
+        inherited, total = Settings.here(), cast(Any, None)
+
+        def work(block: Block) -> Any:
+            with inherited.in_this_thread():
+                return jax.tree.map(np.asarray, sums(self._framed(block)))
+
+        def add(part: Any) -> Any:
+            return part if total is None else jax.tree.map(np.add, total, part)
+
+        with ThreadPoolExecutor(workers) as pool:
+            waiting: deque[Future[Any]] = deque()
+            for block in self._source:
+                waiting.append(pool.submit(work, block))
+                if len(waiting) > workers:  # no more in memory than are worked on, and one
+                    total = add(waiting.popleft().result())
+            for future in waiting:
+                total = add(future.result())
+        return total
+
+    def _framed(self, block: Block) -> Block:
+        """A block with what the frame asks for."""
+        if not self.intercept:
+            return block
+        here = (block.counts > 0)[:, None]
+        X = np.where(here & self._varies, block.X - self._center, 0)
+        X = np.concatenate([X, np.ones((len(X), 1))], axis=1)
+        y = np.where(here[:, 0], block.y - self._y_center, 0)
+        return Block(X, y, block.counts)
+
+
+def _rows(block: Block) -> Problem:
+    """A block as a small dataset, for its sums over samples."""
+    no_threshold = jnp.zeros((), block.y.dtype)
+    return Problem(
+        jnp.asarray(block.X).T, jnp.asarray(block.y), None, no_threshold, jnp.asarray(block.counts)
+    )
+
+
+@jax.jit
+def _plain_sums(block: Block, *, anchor: Float[Array, " k"]) -> _Plain:
+    data = _rows(block)
+    left = data.y - anchor @ data.X
+    counted = data.weighted(data.X)
+    return _Plain(counted @ data.X.T, counted @ left, data.total(left**2))
+
+
+@jax.jit
+def _masked_sums(state: State, samples: Float[Array, ""], block: Block) -> MaskedPass:
+    data, offset = _rows(block), mask_offset(state, samples)
+    # In units of the noise level: what a sweep moves the residuals by, and their rounding.
+    unit = jnp.sqrt(state.noise_precision)
+    rounding = 16 * jnp.finfo(data.dtype).eps * jnp.max(jnp.abs(data.y)) * unit
+    rest = jnp.maximum(jnp.asarray(_REST, data.dtype), rounding)
+
+    def sweep_again(carry: Any) -> Any:
+        masks, left, _, sweeps = carry
+        masks, new = visit(data.X, state, offset, (masks, left), 1, skip_pruned=True)
+        return masks, new, jnp.max(jnp.abs(new - left)) * unit, sweeps + 1
+
+    masks = jnp.broadcast_to(state.inclusion[:, None], data.X.shape)
+    left = residual(data, state._replace(mask_mean=masks))
+    begun = masks, left, jnp.full_like(rest, jnp.inf), jnp.zeros((), jnp.int32)
+    masks, left, _, _ = lax.while_loop(
+        lambda carry: (carry[2] > rest) & (carry[3] < _MOST_SWEEPS), sweep_again, begun
+    )
+    masks = jnp.where(state.active[:, None], masks, 1)
+    sums, _ = masked_sums(data, state._replace(mask_mean=masks), left)
+    return MaskedPass(sums, data.total(entropy(masks)))

@@ -1,0 +1,1 @@
+"""Monte Carlo studies: many simulated datasets, timed, kept and gone on with."""
