@@ -1,10 +1,13 @@
 """Run the benchmark on others' designs, all of it or the sections named, and write its tables.
 
-python -m benchmarks.external [--quick] [--draws N] [--afresh METHODS] [SECTION ...]
+python -m benchmarks.external [--quick] [--draws N] [--minutes M] [--afresh METHODS]
+                               [SECTION ...]
 
 What was measured is kept cell by cell: the same command goes on where it was ended, and measures
 only the methods and cells that are not there yet.
 """
+
+import time
 
 import jax
 
@@ -37,6 +40,7 @@ def main() -> None:
         {"quick": "a few cells, nothing saved"},
         {
             "draws": (int, "datasets a cell, or repeats; rows of other numbers stay on file"),
+            "minutes": (float, "after so long, say what has been found; the same command goes on"),
             "afresh": (str, "methods to measure again, such as 'default fit,posterior mean'"),
         },
     )
@@ -45,7 +49,9 @@ def main() -> None:
         draws = f" --draws {arguments.draws}" if arguments.draws else ""
         line = f"python -m {program} {section}{draws}"
         print(f"\n{line}")
-        tables = SECTIONS[section](Options(arguments.quick, arguments.draws, afresh, line))
+        until = time.monotonic() + 60 * (arguments.minutes or float("inf"))
+        options = Options(arguments.quick, arguments.draws, afresh, line, until)
+        tables = SECTIONS[section](options)
         for name, table in tables.items():
             if name in _LEDGERS and not arguments.quick:
                 continue

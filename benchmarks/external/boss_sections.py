@@ -13,6 +13,8 @@ from benchmarks.external.tian import Cell, Drawn
 
 Tables = dict[str, pd.DataFrame]
 THEIRS = "BOSS AICc-hdf, ours"
+# LassoCV is the link to theirs, which are on the same datasets; abess takes seconds beyond.
+_LARGEST = {"LassoCV": 30}
 _SAME = 1e-5  # how near two RMSE are that come of the same data
 
 
@@ -51,7 +53,9 @@ def _section(
     cells = cells[:3] if options.quick else cells
     keys = [{**cell._asdict(), "draws": draws} for cell in cells]
     for cell, key in zip(cells, keys, strict=True):
-        lacking = ledger.lacking(key, [*compared, *([THEIRS] if cell.p < cell.n else [])])
+        wanted = [*compared, *([THEIRS] if cell.p < cell.n else [])]
+        wanted = [name for name in wanted if cell.p <= _LARGEST.get(name, cell.p)]
+        lacking = [] if options.late() else ledger.lacking(key, wanted)
         if lacking:
             measured = _measure(tian.draw(cell, draws), cell, lacking, compared)
             ledger.add([{**key, **row} for row in measured])

@@ -27,7 +27,7 @@ def grid(options: Options) -> dict[str, pd.DataFrame]:
     cells = cells[:20:5] if options.quick else cells
     keys = [{**cell._asdict(), "draws": draws, "rows": rows} for cell in cells for rows in (1, 2)]
     for cell, key in zip([cell for cell in cells for _ in range(2)], keys, strict=True):
-        lacking = ledger.lacking(key, compared)
+        lacking = [] if options.late() else ledger.lacking(key, compared)
         if lacking:
             data = hastie_designs.draw(cell, draws)
             rows = [_measure(data, key["rows"] * cell.n, compared[name]) for name in lacking]
@@ -70,7 +70,8 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
     shapes = zip(both["n"], both["p"], both["s"], strict=True)
     both["setting"] = [names[shape] for shape in shapes]
     groups = ["setting", "effects", "source", "method"]
-    means = both.groupby(groups, sort=False)[_FIGURES].mean().reset_index()
+    grouped = both.groupby(groups, sort=False)
+    means = grouped[_FIGURES].mean().assign(cells=grouped.size()).reset_index()
     order = ["setting", "effects", "relative risk"]
     return means.sort_values(order, key=lambda c: c.map(_position) if c.name == "setting" else c)
 

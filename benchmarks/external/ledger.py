@@ -1,5 +1,6 @@
 """What has been measured, row by row in a CSV, so that a run that was ended goes on."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,12 +19,18 @@ class Options(NamedTuple):
         draws: Datasets a cell or repeats, or None for the section's own number.
         afresh: Methods whose saved rows are forgotten.
         command: The command that makes the section again.
+        until: The time, as `time.monotonic` has it, after which no further cell is begun.
     """
 
     quick: bool
     draws: int | None
     afresh: Sequence[str]
     command: str
+    until: float = float("inf")
+
+    def late(self) -> bool:
+        """Whether to stop measuring and say what has been found so far."""
+        return time.monotonic() > self.until
 
     def number(self, usual: int) -> int:
         """The draws asked for, or three if quick, or the usual number."""
