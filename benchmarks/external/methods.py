@@ -57,7 +57,8 @@ def posterior(X: np.ndarray, y: np.ndarray) -> Estimates:
     Features are called real if their probability is above a half.
     """
     b, most = len(y), max(1, int(_LARGEST // (X.shape[-1] * X.shape[-2])))
-    pieces = -(-b // most)
+    # Pieces of one size, so that one compilation serves them all.
+    pieces = next(m for m in range(1, b + 1) if b % m == 0 and b // m <= most)
     found = []
     for at in np.array_split(np.arange(b), pieces):
         part = X[at] if X.ndim == 3 else np.broadcast_to(X, (len(at), *X.shape))
