@@ -64,6 +64,7 @@ def _section(
         name: table,
         f"{name}_link": claims.link(table, draws),
         f"{name}_summary": claims.beside_published(table, draws),
+        f"{name}_kept": claims.features_kept(table),
         f"{name}_claims": claims.boss_claims(table, draws),
     }
 

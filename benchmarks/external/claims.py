@@ -77,6 +77,21 @@ def beside_published(table: pd.DataFrame, draws: int) -> pd.DataFrame:
     return found.sort_values(["cells", "all sizes"], ascending=[False, True], kind="stable")
 
 
+def features_kept(table: pd.DataFrame) -> pd.DataFrame:
+    """How many real and idle features are kept in sparse cells, by signal to noise; of six real.
+
+    Args:
+        table: A row a cell and method.
+    """
+    cells = table.loc[table["design"] != "Dense", _CELL].drop_duplicates()
+    theirs = published.kept().merge(cells, on=_CELL).assign(source="published, 1000 draws")
+    here = table.dropna(subset="real kept").merge(cells, on=_CELL).assign(source="measured here")
+    both: Frame = pd.concat([here, theirs])
+    groups = both.groupby(["snr", "method", "source"], sort=False)
+    means = groups[["real kept", "idle kept"]].mean().assign(cells=groups.size()).reset_index()
+    return means.sort_values(["snr", "real kept"], ascending=False)
+
+
 def boss_claims(table: pd.DataFrame, draws: int) -> pd.DataFrame:
     """What was to be shown, and whether it is: a row a claim and method.
 

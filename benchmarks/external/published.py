@@ -35,6 +35,11 @@ def draws_on_file(draws: int) -> bool:
     return draws in set(_read("boss")["draws"])
 
 
+def kept() -> pd.DataFrame:
+    """How many features the methods of Tian et al. keep, a row a sparse cell and method."""
+    return _read("boss_kept")
+
+
 def first_draws(cell: Cell) -> np.ndarray:
     """RMSE of the best possible BOSS in the first three draws of a cell of Tian et al."""
     return _read("boss_draws").set_index(_CELL).filter(like="best").loc[tuple(cell)].to_numpy()
