@@ -14,8 +14,10 @@ import bmjax
 from benchmarks import estimators
 from benchmarks.external.methods import DEFAULT, POSTERIOR
 
-_SHARES = (0.1, 0.5, 0.7, 0.9, 0.95, 1.0)  # of the absolute penalty in the elastic net's
-_FOLDS, _SWEEPS = 10, 5000
+# Shares of the absolute penalty in the elastic net's; on the absorbances of the meats, which are
+# all but collinear, each takes ten seconds a fold and does not converge.
+_SHARES = (0.5, 0.9, 1.0)
+_FOLDS = 5
 
 
 class Prediction(NamedTuple):
@@ -73,7 +75,7 @@ def plugged_in(estimator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Pre
 
 def all_of_them() -> dict[str, Predictor]:
     """What is compared, by name; the posterior only where there is one."""
-    penalised: dict[str, Any] = {"cv": _FOLDS, "fit_intercept": False, "max_iter": _SWEEPS}
+    penalised: dict[str, Any] = {"cv": _FOLDS, "fit_intercept": False}
     mixed: dict[str, Any] = penalised | {"l1_ratio": _SHARES}
     ours: dict[str, Predictor] = {DEFAULT: default_fit}
     if hasattr(bmjax, "posterior"):

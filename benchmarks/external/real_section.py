@@ -28,15 +28,11 @@ def real(options: Options) -> dict[str, pd.DataFrame]:
         for name in names:
             key = {"dataset": name, "repeat": repeat}
             keys.append(key)
-            lacking = [] if options.late() else ledger.lacking(key, compared)
-            if lacking:
-                data = real_data.DATASETS[name]()
-                rows = [
-                    {**key, "method": method, **row}
-                    for method in lacking
-                    for row in _measure(data, repeat, compared[method])
-                ]
-                ledger.add(rows)
+            data = real_data.DATASETS[name]()
+            for method in ledger.lacking(key, compared):
+                if not options.late():
+                    rows = _measure(data, repeat, compared[method])
+                    ledger.add([{**key, "method": method, **row} for row in rows])
     table = ledger.table(keys)
     summary = _summary(table)
     return {"real": table, "real_summary": summary, "real_claims": _claims(summary)}
@@ -72,6 +68,9 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, folds in table.groupby("dataset", sort=False):
         wide: Any = folds.pivot(index=["repeat", "fold"], columns="method")
+        if _BASE not in wide["rows"]:
+            continue  # the run was ended before
+        wide = wide.dropna()
         for method in folds["method"].unique():
             row: Row = {"dataset": name, "method": method, "folds": len(wide)}
             for score in _SCORES:
