@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._model.linalg import inverse_over
-from bmjax._model.problem import DUST, Problem, State, Totals, centred
-from bmjax._model.steps import masked_sums
-from bmjax._model.working_set import gathered
+from bmjax._model.problem import DUST, Problem, State, Totals
+from bmjax._model.sums import masked_sums
+from bmjax._model.working_set import gathered, summed
 from bmjax._results.result import Uncertainty
 from bmjax._runtime.backend import Array, namespace
 
@@ -34,16 +34,22 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
     """
     xp = namespace(problem)
     part = gathered(problem, features)
-    sums, _ = masked_sums(part, state, part.y)
     coef = xp.where(state.active, state.coef, 0)
+
+    def of_samples(_: Problem, part: Problem, state: State) -> tuple[Array, Array, Array]:
+        omega = masked_sums(part, state, part.y)[0].omega
+        left = part.total((part.y - coef @ part.X) ** 2)
+        return omega, part.weighted(part.X) @ part.X.T, left
+
+    omega, gram, left = summed(of_samples, problem, part, state)
     return uncertainty_of(
         part,
         state,
         features,
-        omega=sums.omega,
-        gram=part.weighted(part.X) @ part.X.T,
-        left=lambda: part.total((part.y - coef @ part.X) ** 2),
-        correlation=correlation(part, problem),
+        omega=omega,
+        gram=gram,
+        left=lambda: left,
+        correlation=correlation(problem, part, state),
     )
 
 
@@ -56,7 +62,7 @@ def uncertainty_of(
     left: Callable[[], Float[Array, ""]],
     correlation: Float[Array, "m k"],
 ) -> Uncertainty:
-    """The same from sums over samples, in the slots.
+    """The covariance of the effects from sums over samples, by slot.
 
     Args:
         problem: The dataset.
@@ -86,13 +92,20 @@ def uncertainty_of(
     )
 
 
-def correlation(part: Problem, problem: Problem) -> Float[Array, "m k"]:
+def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "m k"]:
     """Correlation of the columns in the slots with all columns, 0 for a constant one."""
-    xp = namespace(problem)
-    mine, _ = centred(part, part.X)
+    xp, n = namespace(problem), problem.num_samples
     own, size = (_one_over_spread(data) for data in (part, problem))
-    # Only one side is centred, so that no copy of all columns is made.
-    product = part.weighted(mine) @ problem.X.T / problem.num_samples
+    (first,) = summed(lambda _, part, __: (part.total(part.X),), problem, part, state)
+    mean = (first / n)[:, None]
+
+    def of_samples(problem: Problem, part: Problem, _: State) -> tuple[Array, Array, Array]:
+        away = part.weighted(part.X - mean)  # only one side is centred
+        return away @ problem.X.T, away.sum(axis=1), problem.total(problem.X)
+
+    product, left, totals = summed(of_samples, problem, part, state)
+    # What rounding has left in the mean is taken out here.
+    product = (product - left[:, None] * (totals / n)[None, :]) / n
     return xp.clip(product * own[:, None] * size[None, :], -1, 1)
 
 
@@ -111,7 +124,7 @@ def _one_over_spread(data: Problem) -> Float[Array, " k"]:
 
 
 def _around(data: Problem, mean: Float[Array, " k"]) -> Float[Array, " k"]:
-    """The same from what is left of each column around its mean."""
+    """One over the standard deviation of each column, from its distances to a mean."""
     xp = namespace(data)
     away = data.X - mean[:, None]
     variance = data.mean(away**2)

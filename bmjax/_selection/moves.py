@@ -6,23 +6,18 @@ there is to say: which move is the best, and the M step after it.
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._model.bound import Masks, entropy, masking_cost
 from bmjax._model.problem import Problem, State, Totals
-from bmjax._model.steps import MaskedSums, masked_sums, precision_of, residual, weights_and_rates
-from bmjax._model.working_set import arranged, gathered
+from bmjax._model.sums import MaskedSums, masked_sums, precision_of, weights_and_rates
+from bmjax._model.sweep import residual
+from bmjax._model.working_set import arranged, gathered, summed
 from bmjax._runtime.backend import Array, namespace, sigmoid, take
 from bmjax._selection.criterion import Criterion, charge_at
 from bmjax._selection.gram import Squares, residual_square, unit_scale
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, ranked_move
 from bmjax._selection.slab import Move, slab_at
-
-# Numbers of X that the host works on at a time, so that temporary arrays stay small and in cache.
-_BLOCK = 2**20
 
 
 class Surroundings(NamedTuple):
@@ -67,28 +62,8 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
             entropy=part.total(entropy(state.mask_mean)),
         )
 
-    n, rows = len(problem.y), max(_BLOCK // len(problem.X), 1)
-    if namespace(problem) is jnp or n <= rows:
-        total = of_samples(problem, part, state)
-    else:
-        total = None
-        for first in range(0, n, rows):
-            some = slice(first, first + rows)
-            masks = state._replace(mask_mean=state.mask_mean[:, some])
-            own = of_samples(_samples(problem, some), _samples(part, some), masks)
-            total = own if total is None else jax.tree.map(np.add, total, own)
-    assert total is not None
+    total: Surroundings = summed(of_samples, problem, part, state)
     return total._replace(anchor=state.weights)
-
-
-def _samples(problem: Problem, some: slice) -> Problem:
-    """Some of the samples, for sums over them."""
-    counts = problem.sample_weights
-    return problem._replace(
-        X=problem.X[:, some],
-        y=problem.y[some],
-        sample_weights=None if counts is None else counts[some],
-    )
 
 
 def best_move(

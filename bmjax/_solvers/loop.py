@@ -44,7 +44,7 @@ def run(advance: Callable[[Lane], Lane], lane: Lane) -> Lane:
 def run_recorded(
     advance: Callable[[Lane], Lane], lane: Lane, record: Callable[[Lane], T], length: int
 ) -> tuple[Lane, T]:
-    """The same, with something written down after each step.
+    """Advance a lane to its end and record something after each step.
 
     Args:
         advance: One step.
@@ -80,7 +80,7 @@ def blank_record(record: Callable[[Lane], T], lane: Lane, length: int) -> T:
 
 
 def one_by_one(function: Callable[[Int[Array, ""]], T], size: int, count: Int[Array, ""]) -> T:
-    """What a function of a number makes of 0, 1, ..., count - 1, one after another.
+    """Apply a function to 0, 1, ..., count - 1, one after another.
 
     The count is traced, so that one compiled loop serves whatever is filled of `size` rows.
 
