@@ -32,8 +32,9 @@ def left_out(options: Options) -> dict[str, pd.DataFrame]:
     for key in keys:
         data = _DATASETS[key["dataset"]]()
         for method in [] if options.late() else ledger.lacking(key, compared):
-            row = _measure(data, compared[method], _QUICK if options.quick else len(data.y))
-            ledger.add([{**key, "method": method, **row}])
+            row = _measure(data, compared[method], options)
+            if row is not None:
+                ledger.add([{**key, "method": method, **row}])
     return {"left_out_summary": _beside(ledger.table(keys))}
 
 
@@ -47,10 +48,14 @@ def _boss(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
     return Prediction(level + (new - centre) / scale @ coef, np.full(len(new), np.nan), size)
 
 
-def _measure(data: Real, predictor: Predictor, rows: int) -> Row:
+def _measure(data: Real, predictor: Predictor, options: Options) -> Row | None:
+    """The errors of a method, or None if time was up before all rows had been left out."""
+    rows = _QUICK if options.quick else len(data.y)
     begin = time.perf_counter()
     off, density, features = [], [], []
     for i in range(rows):
+        if options.late():
+            return None
         rest = np.arange(len(data.y)) != i
         found = predictor(data.X[rest], data.y[rest], data.X[i : i + 1])
         error = data.y[i] - found.mean[0]
