@@ -1,6 +1,6 @@
 """How well the data determine the effects of the features that a fit has kept."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,6 +11,22 @@ from bmjax._model.sums import masked_sums
 from bmjax._model.working_set import gathered, summed
 from bmjax._results.result import Uncertainty
 from bmjax._runtime.backend import Array, namespace
+
+
+class Products(NamedTuple):
+    """The sums over samples that the covariance of the effects needs, by slot.
+
+    Attributes:
+        omega: Second moments of the masked features.
+        gram: X'X.
+        left: ||y - X coef||^2.
+        correlation: Of the columns with all columns.
+    """
+
+    omega: Float[Array, "m m"]
+    gram: Float[Array, "m m"]
+    left: Float[Array, ""]
+    correlation: Float[Array, "m k"]
 
 
 def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> Uncertainty:
@@ -46,10 +62,7 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
         part,
         state,
         features,
-        omega=omega,
-        gram=gram,
-        left=lambda: left,
-        correlation=correlation(problem, part, state),
+        Products(omega, gram, left, correlation(problem, part, state)),
     )
 
 
@@ -57,10 +70,7 @@ def uncertainty_of(
     problem: Problem | Totals,
     state: State,
     features: Int[Array, " m"],
-    omega: Float[Array, "m m"],
-    gram: Float[Array, "m m"],
-    left: Callable[[], Float[Array, ""]],
-    correlation: Float[Array, "m k"],
+    products: "Products",
 ) -> Uncertainty:
     """The covariance of the effects from sums over samples, by slot.
 
@@ -68,27 +78,24 @@ def uncertainty_of(
         problem: The dataset.
         state: A fitted state.
         features: The features that it is about.
-        omega: Its second moments of the masked features.
-        gram: X'X.
-        left: ||y - X coef||^2, evaluated where the noise is not known.
-        correlation: Of the columns with all columns.
+        products: The sums over samples.
     """
     xp = namespace(state)
     # In this order, so that a feature hardly included does not divide by its rate.
     size = state.inclusion / xp.sqrt(state.noise_precision)
-    given_masks = inverse_over(omega, state.active) * size[:, None] * size[None, :]
+    given_masks = inverse_over(products.omega, state.active) * size[:, None] * size[None, :]
     coef = xp.where(state.active, state.coef, 0)
     if problem.noise_precision is None:
         freedom = problem.num_samples - xp.sum(state.active, dtype=coef.dtype)
-        variance = left() / xp.maximum(freedom, 1)
+        variance = products.left / xp.maximum(freedom, 1)
     else:
         spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
         variance = 1 / problem.noise_precision + spread @ problem.mean_squares
     return Uncertainty(
         features=features,
-        by_slot=variance * inverse_over(gram, state.active),
+        by_slot=variance * inverse_over(products.gram, state.active),
         by_slot_given_masks=given_masks,
-        correlation=correlation,
+        correlation=products.correlation,
     )
 
 

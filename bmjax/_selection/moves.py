@@ -24,6 +24,7 @@ class Surroundings(NamedTuple):
     """Sums over samples at the end of a fit, for the moves from it.
 
     Attributes:
+        features: The feature in each slot, k in empty slots.
         anchor: The weights whose residual the sums are of.
         sums: Those of the masked features, by slot.
         with_all: The products of the masked features with all features as they are.
@@ -32,6 +33,7 @@ class Surroundings(NamedTuple):
         entropy: Sum of the entropies of the masks, by slot.
     """
 
+    features: Int[Array, " m"]
     anchor: Float[Array, " m"]
     sums: MaskedSums
     with_all: Float[Array, "m k"]
@@ -54,6 +56,7 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
         left = residual(part, state)
         sums, masked = masked_sums(part, state, left)
         return Surroundings(
+            features=namespace(state).zeros_like(features),
             anchor=namespace(state).zeros_like(state.weights),
             sums=sums,
             with_all=part.weighted(masked) @ problem.X.T,
@@ -63,14 +66,13 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
         )
 
     total: Surroundings = summed(of_samples, problem, part, state)
-    return total._replace(anchor=state.weights)
+    return total._replace(anchor=state.weights, features=features)
 
 
 def best_move(
     problem: Problem | Totals,
     rule: Criterion,
     state: State,
-    features: Int[Array, " m"],
     around: Surroundings,
     rate: Float[Array, ""],
     rank: Int[Array, ""] | int = 0,
@@ -85,8 +87,7 @@ def best_move(
         problem: The dataset, its features by slot.
         rule: What features are charged.
         state: A state that an M step leaves where it is.
-        features: The features that it is about, by slot.
-        around: The sums there.
+        around: The sums there, and the features that the state is about.
         rate: Masks and inclusion rate that a feature is added with.
         rank: 0 for the best move, 1 for the second best and so on.
 
@@ -102,7 +103,7 @@ def best_move(
     slab = slab_at(
         omega=sums.gram + xp.diag(variance),
         gram=xp.where(kept[:, None], around.with_all, 0),
-        features=xp.where(kept, features, k),
+        features=xp.where(kept, around.features, k),
         weights=state.weights,
         slope=around.slope - away @ around.with_all,
         square=residual_square(at, state.weights) + state.weights**2 @ variance,
@@ -116,19 +117,19 @@ def best_move(
     rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
     most = most_features(problem.num_rows, problem.num_features)
     move = ranked_move(slab, Charges(own, new, rule.by_size), rise, most, rank)
-    return *_after(problem, state, features, around, move, rate), move.rise
+    return *_after(problem, state, around, move, rate), move.rise
 
 
 def _after(
     problem: Problem | Totals,
     state: State,
-    features: Int[Array, " m"],
     around: Surroundings,
     move: Move,
     rate: Float[Array, ""],
 ) -> tuple[State, Int[Array, " m"]]:
     """The state after a move and the M step that follows, and the features that it is about."""
     xp, k, sums, n = namespace(state), len(around.slope), around.sums, problem.num_samples
+    features = around.features
     slots = xp.arange(len(features), dtype=xp.int32)
     out, adds = slots == move.slot, move.feature < k
     if len(features) == k:
