@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 # The suite is bound by compilation: without LLVM's optimisations it takes two thirds of the time,
-# and without XLA's fusion emitters two thirds of that (they make real runs two to four times
-# faster).
+# and without XLA's fusion emitters two thirds of that (real runs are faster with them).
 # The CPU counts as eight devices, of which all tests but those of meshes use the first.
 # Read when JAX starts its backend, so it has to be set before anything is computed.
 os.environ.setdefault(
