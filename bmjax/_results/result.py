@@ -306,8 +306,10 @@ class Result:
 
     `coef` is that of least squares on the support if every kept feature has inclusion 1. Where
     one has less, its masks explain rows one by one, part of their noise too, and the others are
-    fitted to what that leaves: also a feature of inclusion 1 may then differ from least squares,
-    by more than its standard error if the masked ones explain much. `summary()` shows both.
+    fitted to what that leaves: also a feature of inclusion 1 may then differ from least squares.
+    Hardly, where the rate is low because the feature is weak; by a standard error and more, where
+    a strong feature acts in some rows only, and then `coef` is nearer the truth, since what the
+    feature does in those rows is noise to least squares. `summary()` shows both.
 
     A pytree of arrays, so it passes through `jax.jit`, `jax.vmap` and `jax.tree.map`. A batch of
     fits has a length, an order and slices: `len(batch)`, `batch[3]`, `batch[batch.converged]`,

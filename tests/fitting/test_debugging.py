@@ -1,5 +1,8 @@
 """Switches with which users hunt NaN, infinity and leaks: clean data fit under each."""
 
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -29,16 +32,29 @@ def test_clean_data_fit_under_every_watch(watch):
         np.testing.assert_allclose(one.coef, want.coef, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "setting", [lambda: jax.check_tracer_leaks(True), lambda: jax.disable_jit(True)]
-)
-def test_small_data_fit_without_caches_and_without_compiling(setting):
+def test_small_data_fit_without_caches():
     X, y = normal_design(0, 40, [2.0, 0.0, 0.0], noise=0.3)
     options = dict(intercept=True, starts=1, moves=0)
     want = bmjax.fit(X, y, **options)
-    with setting(), jax.numpy_dtype_promotion("standard"):
+    with jax.check_tracer_leaks(True):
         got = bmjax.fit(X, y, **options)
     np.testing.assert_allclose(got.coef, want.coef, rtol=1e-6)
+
+
+def test_small_data_fit_without_compiling():
+    """In a process of its own, for the suite checks types that hold in compiled code alone."""
+    code = """
+import jax, numpy as np, bmjax
+X = np.random.default_rng(0).normal(size=(40, 3))
+y = 2 * X[:, 0] + 0.3 * X[:, 1] * X[:, 2]
+options = dict(intercept=True, starts=1, moves=0)
+want = bmjax.fit(X, y, **options)
+with jax.disable_jit():
+    got = bmjax.fit(X, y, **options)
+np.testing.assert_allclose(got.coef, want.coef, rtol=1e-3)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_watch_is_on_again_after_a_fit():

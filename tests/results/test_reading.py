@@ -191,6 +191,22 @@ def test_where_all_inclusions_are_one_effects_are_least_squares(data):
     np.testing.assert_allclose(r.coef, r.uncertainty.least_squares, rtol=1e-5)
 
 
+def test_a_feature_of_some_rows_moves_the_effects_of_others_and_for_the_better():
+    """The second acts in half of the rows, which least squares takes for noise."""
+    errors = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, on = rng.normal(size=(200, 5)), rng.uniform(size=200) < 0.5
+        y = 2 * X[:, 0] + 3 * X[:, 1] * on + 0.5 * rng.normal(size=200)
+        r = bmjax.fit(X, y, intercept=True)
+        assert float(r.inclusion[1]) < 0.7 < 0.99 < float(r.inclusion[0])
+        errors.append([float(r.coef[0]) - 2, float(r.uncertainty.least_squares[0]) - 2])
+        apart = abs(errors[-1][0] - errors[-1][1]) > float(r.standard_errors[0])
+        assert apart == ("x0 (inclusion 1)" in str(r.summary()))
+    ours, theirs = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert ours < theirs / 3
+
+
 def test_names_of_a_frame_stay_with_the_result(data, result):
     X, y = data
     columns = ["dose", "age", "year", "copy"]
