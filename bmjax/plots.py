@@ -22,9 +22,8 @@ from bmjax._results.refit import half_width
 from bmjax._results.result import Result
 
 try:
-    from matplotlib import font_manager
+    from matplotlib import font_manager, rcParams
     from matplotlib.axes import Axes
-    from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":
@@ -94,6 +93,7 @@ def coefficients(
         The axes of the coefficients; those of the rates are the last in the figure.
 
     Raises:
+        TypeError: If level is not a number.
         ValueError: If the result is a batch, there are not k names, or level is out of range.
 
     Example:
@@ -325,10 +325,11 @@ def _rows(
     if ax is None:
         ax = _new(width, 0.9 + _ROW * min(y[-1] + 1, 250), 1)[0]
     named = np.flatnonzero(kept | all_named)
-    ax.set_yticks(y[named], [names[j] for j in named])
-    for j, tick in zip(named, ax.get_yticklabels(), strict=True):
+    texts = [_in_any_script(names[j]) for j in named]
+    ax.set_yticks(y[named], [text for text, _ in texts])
+    for j, tick, (_, fonts) in zip(named, ax.get_yticklabels(), texts, strict=True):
         tick.set(parse_math=False, fontsize=_POINTS, color="black" if kept[j] else _GREY)
-        _in_any_script(tick)
+        tick.set_fontfamily(fonts)
     ax.set_ylim(y[-1] + heights[-1] / 2 + 0.2, -0.2)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -415,8 +416,9 @@ def _name_ends(
     height = ax.get_window_extent().height * 72 / ax.figure.dpi
     heights = _spread((ends[chosen] - low) / (high - low), 1.15 * _POINTS / height)
     for j, place in zip(chosen, heights, strict=True):
+        name, fonts = _in_any_script(names[j])
         text = ax.annotate(
-            names[j],
+            name,
             (x, ends[j]),
             (1.05, place),
             textcoords="axes fraction",
@@ -434,7 +436,7 @@ def _name_ends(
             ),
         )
         text.set_parse_math(False)
-        _in_any_script(text)
+        text.set_fontfamily(fonts)
 
 
 def _spread(wanted: _Array, gap: float) -> _Array:
@@ -458,19 +460,20 @@ def _spread(wanted: _Array, gap: float) -> _Array:
 # ---- names in any script
 
 
-def _in_any_script(text: Text) -> None:
-    """Has a text drawn in fonts that have its characters, and those that none has as escapes."""
-    words = text.get_text()
-    own = font_manager.findfont(text.get_fontproperties())
-    foreign = dict.fromkeys(c for c in words if not _has(own, c) and c.isprintable())
-    fonts = {c: _font_with(c) for c in foreign}
-    for character, font in fonts.items():
+def _in_any_script(name: str) -> tuple[str, list[str]]:
+    """A name as it can be drawn, characters that no font has as escapes, and the fonts it needs."""
+    usual = rcParams["font.family"]
+    own = font_manager.findfont(font_manager.FontProperties())
+    fonts = list(usual)
+    for character in dict.fromkeys(name):
+        if _has(own, character) or not character.isprintable():
+            continue
+        font = _font_with(character)
         if font is None:
-            words = words.replace(character, f"\\u{ord(character):04x}")
-    text.set_text(words)
-    others = [font for font in dict.fromkeys(fonts.values()) if font is not None]
-    if others:
-        text.set_fontfamily([*text.get_fontfamily(), *others])
+            name = name.replace(character, f"\\u{ord(character):04x}")
+        elif font not in fonts:
+            fonts.append(font)
+    return name, fonts
 
 
 @cache

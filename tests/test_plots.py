@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-from statistics import NormalDist
 from types import SimpleNamespace
 
 import jax
 import matplotlib
 import numpy as np
 import pytest
+from scipy import stats
 
 import bmjax
 from tests.helpers import normal_design
@@ -89,7 +89,8 @@ def test_coefficients(result):
     assert ax.get_ylim()[0] > y[2] > y[1] > y[0] > ax.get_ylim()[1]  # the first on top
     np.testing.assert_array_equal(dots(ax)["kept"], [coef[kept], y[kept]])
     np.testing.assert_array_equal(dots(ax)["pruned"], [[0], y[~kept]])
-    half = NormalDist().inv_cdf(0.95) * np.asarray(result.standard_errors)[kept]
+    freedom = 30 - kept.sum()
+    half = stats.t.ppf(0.95, freedom) * np.asarray(result.standard_errors)[kept]
     found = segments(ax)
     np.testing.assert_allclose(found[:, 0, 0], coef[kept] - half, rtol=1e-12)
     np.testing.assert_allclose(found[:, 1, 0], coef[kept] + half, rtol=1e-12)
@@ -102,6 +103,41 @@ def test_coefficients(result):
     np.testing.assert_array_equal(rates, result.inclusion[kept])
     assert [text.get_text() for text in panel.texts] == [f"{rate:.2f}" for rate in rates]
     ax.figure.draw_without_rendering()  # names are not taken for mathematics
+
+
+def test_standardized_effects_stand_between(result):
+    ax = plots.coefficients(result, NAMES, standardized=True)
+    first, rates, between = ax.figure.axes
+    assert first is ax
+    x = [a.get_position().x0 for a in (ax, between, rates)]
+    assert x == sorted(x)
+    bars = [bar.get_width() for bar in between.containers[-1]]
+    np.testing.assert_allclose(bars, np.asarray(result.standardized)[np.asarray(result.support)])
+    assert between.get_ylim() == ax.get_ylim()
+    ax.figure.draw_without_rendering()
+
+
+def test_names_are_those_of_the_data(result):
+    named = result._replace(names=bmjax.Names(tuple(NAMES)))
+    assert ticks(plots.coefficients(named)) == NAMES
+    assert ticks(plots.coefficients(named, ["a", "b", "c"])) == ["a", "b", "c"]
+    assert ends(plots.course(named)[0]) == set(NAMES)
+
+
+def test_names_in_any_script_are_drawn_without_a_warning(result, monkeypatch):
+    """In a font that has the characters, or as escapes where there is none."""
+    from matplotlib import font_manager
+
+    names = ["größe", "年龄", "дом"]
+    ax = plots.coefficients(result, names)
+    ax.figure.draw_without_rendering()  # warnings are errors
+    assert ticks(ax)[0] == "größe"
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [])
+    plots._font_with.cache_clear()
+    ax = plots.coefficients(result, names)
+    ax.figure.draw_without_rendering()
+    assert ticks(ax) == ["größe", r"\u5e74\u9f84", "дом"]
+    plots._font_with.cache_clear()
 
 
 def test_coefficients_without_uncertainty(result):
@@ -160,7 +196,7 @@ def test_path_marks_the_highest_bound(monkeypatch, result):
     bounds = {0.2: -3.0, 0.4: np.nan, 0.6: -1.0, 0.8: -1.001}
 
     def fit(X, y, *, initial_inclusion):
-        return result._replace(bound=bounds[initial_inclusion])
+        return result._replace(bound=np.asarray(bounds[initial_inclusion]))
 
     monkeypatch.setattr(plots, "fit", fit)
     for ax in plots.path(X, Y, list(bounds)):
@@ -256,7 +292,7 @@ def test_wrong_names(result, selection, names):
 
 @pytest.mark.parametrize("level", [0, 1, 1.0, 0.0, -0.5, 95, float("nan"), "0.95", True, None])
 def test_wrong_level(result, level):
-    with pytest.raises(ValueError, match=r"^level is .*between 0 and 1"):
+    with pytest.raises((TypeError, ValueError), match=r"^level is .*between 0 and 1"):
         plots.coefficients(result, level=level)
 
 
