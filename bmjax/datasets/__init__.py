@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 __all__ = ["load_diabetes"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def load_diabetes() -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
     """Loads the diabetes data on their raw scale.
 
