@@ -214,7 +214,10 @@ def notes(report: Report) -> list[str]:
         "the kept features as known. Computed in float64."
     ]
     if report.selection is None and report.summary.standardized is not None:
-        found.append("In sd: in standard deviations of the target per one of the feature.")
+        found.append(
+            "The effect in sd is in standard deviations of the target per standard deviation of "
+            "the feature."
+        )
     if report.constant.any():
         constant = listed(report.names[int(j)] for j in np.flatnonzero(report.constant))
         found.append(f"Constant, so without any effect: {constant}.")
