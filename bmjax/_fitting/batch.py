@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from bmjax._checks import validate
+from bmjax._fitting.batch_units import near_zero, put_back, taken
 from bmjax._fitting.dataset import Outputs, Settings, room_of, settings_of, with_room
 from bmjax._fitting.lanes import Chunk, find_starts, work_off, work_off_spread
 from bmjax._fitting.options import FitOptions, checked, takes_options
@@ -140,7 +141,11 @@ def _of_one_length(
             cut = cut._replace(width=1)
     deal = sharding.Deal(cut.size, devices)
     shared = features.ndim == 2
+    # Only with an intercept does a fit not depend on where a column has its zero.
+    movable = given.frame.intercept
+    off_all = None
     if shared:
+        features, off_all = near_zero(features, dtype, movable=movable)
         features = jnp.asarray(features, dtype)
     outputs = Outputs(validate.flag("uncertainty", uncertainty))
     settings = settings_of(given, room_of(n, k, given), outputs)
@@ -157,11 +162,14 @@ def _of_one_length(
         rows = begin + deal.datasets(count)
 
         def own(values: Any) -> Any:
-            return None if values is None else _taken(values, rows, dtype)
+            return None if values is None else taken(values, rows, dtype)
 
-        X = features if shared else own(features)
-        number = jnp.asarray(count, jnp.int32)
-        chunk = Chunk(X, own(targets), own(counts), number, given.options)
+        number, weights = jnp.asarray(count, jnp.int32), own(counts)
+        X, off_X = features, off_all
+        if not shared:
+            X, off_X = near_zero(features, dtype, rows, counts, movable=movable)
+        y, off_y = near_zero(targets, dtype, rows, counts, movable=movable)
+        chunk = Chunk(X, y, weights, number, given.options)
         if over is None:
             places, used = _starts_apart(chunk, settings) if apart else (None, settings)
             static = {"settings": used, "width": cut.width}
@@ -172,7 +180,10 @@ def _of_one_length(
             )
         at = deal.places(count)
         result, steps = sharding.to_host((result, steps))
-        return jax.tree.map(lambda leaf: leaf[at], result), int(np.sum(steps))
+        result = jax.tree.map(lambda leaf: leaf[at], result)
+        off_X = off_X if shared or off_X is None else off_X[at]
+        result = put_back(result, off_X, None if off_y is None else off_y[at])
+        return result, int(np.sum(steps))
 
     begins = range(0, b, deal.size)
     with ThreadPoolExecutor(workers) as pool:
@@ -236,11 +247,3 @@ def _cut(
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))
     return _Cut(size, min(width, size))
-
-
-def _taken(values: Any, rows: np.ndarray, dtype: Any) -> Any:
-    """Some rows, in the type they are fitted in, where they lie."""
-    if isinstance(values, jax.Array):
-        return values[rows].astype(dtype)
-    with np.errstate(over="ignore"):
-        return values[rows].astype(dtype, copy=False)

@@ -146,7 +146,7 @@ def stability_selection(
     """
     names = names_of(X, y)
     options = by_number(options, names)
-    X, y = validate.data(X, y)
+    X, y, _, dtype = validate.on_host(X, y, None)
     n, k = X.shape
     resamples = validate.count("resamples", resamples, low=2)
     if resamples % 2:
@@ -177,8 +177,8 @@ def stability_selection(
     # A feature of frequency 3/4 after 100 fits is stable, whatever 3 * 25 / 100 rounds to.
     stable = frequencies >= threshold - 1e-12
     return StabilitySelection(
-        frequencies=jnp.asarray(frequencies, X.dtype),
-        standard_errors=jnp.asarray(spread / np.sqrt(pairs), X.dtype),
+        frequencies=jnp.asarray(frequencies, dtype),
+        standard_errors=jnp.asarray(spread / np.sqrt(pairs), dtype),
         threshold=threshold,
         stable=jnp.asarray(stable),
         average_size=float(average),
@@ -235,7 +235,7 @@ def bootstrap(
     """
     names = names_of(X, y)
     options = by_number(options, names)
-    X, y = validate.data(X, y)
+    X, y, _, _ = validate.on_host(X, y, None)
     n = len(y)
     resamples = validate.count("resamples", resamples, low=1)
     validate.number("level", level, float, low=0, high=1, open_low=True)
@@ -280,8 +280,8 @@ class _Part(NamedTuple):
 
 
 def _fits(
-    X: Float[Array, "n k"],
-    y: Float[Array, " n"],
+    X: np.ndarray,
+    y: np.ndarray,
     draw: Callable[[int], np.ndarray],
     resamples: int,
     title: str,

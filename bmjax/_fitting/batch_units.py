@@ -1,0 +1,66 @@
+"""Datasets of a batch brought near zero in float64, before they become float32.
+
+Years, prices and timestamps have no digits left for what varies of them once they are float32. So
+what they vary around is taken off on the host, where they come in more digits than the fit has; the
+fit centres the rest by itself.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from bmjax._results.result import Result
+
+
+def taken(values: Any, rows: np.ndarray, dtype: Any) -> Any:
+    """Some datasets, in the type they are fitted in, where they lie."""
+    if isinstance(values, jax.Array):
+        return values[rows].astype(dtype)
+    with np.errstate(over="ignore"):
+        return values[rows].astype(dtype, copy=False)
+
+
+def near_zero(
+    values: Any, dtype: Any, rows: Any = None, counts: Any = None, *, movable: bool
+) -> tuple[Any, np.ndarray | None]:
+    """Values around their mean over samples, and that mean; as they are where no digit is lost.
+
+    Args:
+        values: X, (b, n, k) or (n, k) of all datasets, or y (b, n).
+        dtype: The type that they are fitted in.
+        rows: The datasets to take; None where all share X.
+        counts: (b, n) how often each sample counts; one that does not may hold anything.
+        movable: Whether the fit does not depend on the means.
+    """
+    if isinstance(values, jax.Array) or not movable or values.dtype.itemsize <= dtype.itemsize:
+        return (values if rows is None else taken(values, rows, dtype)), None
+    with np.errstate(all="ignore"):
+        chosen = np.array(values if rows is None else values[rows], np.float64)
+        axis = 0 if rows is None else 1
+        present = np.ones(chosen.shape[: axis + 1])
+        if counts is not None and rows is not None:
+            present = np.asarray(counts[rows] > 0, float)
+        present = present.reshape(present.shape + (1,) * (chosen.ndim - present.ndim))
+        total = np.where(present > 0, chosen, 0).sum(axis=axis)
+        mean = total / np.maximum(present.sum(axis=axis), 1)
+        # A dataset that is not finite is left to its status.
+        mean = np.where(np.isfinite(mean), mean, 0)
+        return (chosen - np.expand_dims(mean, axis)).astype(dtype), mean
+
+
+def put_back(result: Result, off_X: np.ndarray | None, off_y: np.ndarray | None) -> Result:
+    """Results about the data as they came, in NumPy arrays.
+
+    Args:
+        result: Fits of data from which something was taken off.
+        off_X: (b, k) or (k,) what was taken off the columns, or None.
+        off_y: (b,) what was taken off y, or None.
+    """
+    intercept, dtype = result.intercept.astype(np.float64), result.intercept.dtype
+    if off_y is not None:
+        intercept = intercept + off_y
+    if off_X is not None:
+        intercept = intercept - np.sum(off_X * result.coef, axis=-1)
+        result = result._replace(center=(result.center + off_X).astype(dtype))
+    return result._replace(intercept=intercept.astype(dtype))
