@@ -363,7 +363,7 @@ BAD = [
     ({"sample_weights": np.eye(60)[0]}, ValueError, r"sample_weights has 1 entries above zero"),
     ({"unmasked": [5]}, ValueError, r"unmasked is \[5\]; wanted numbers of features, 0 to 4"),
     ({"unmasked": [True]}, ValueError, r"unmasked has shape \(1,\), wanted \(5,\)"),
-    ({"unmasked": ["a"]}, TypeError, r"unmasked has dtype"),
+    ({"unmasked": ["a"]}, ValueError, "X has no column names"),
     ({"unmasked": [0.5]}, TypeError, r"unmasked has dtype float64"),
     ({"intercept": 1}, TypeError, r"intercept is 1; it must be True or False"),
     ({"standardize": "yes"}, TypeError, r"standardize is 'yes'"),
