@@ -1,1 +1,3 @@
 """`python -m bmjax`."""
+
+from bmjax._cli.command import main as main
