@@ -21,6 +21,9 @@ from bmjax._model.steps import e_step as e_step
 from bmjax._model.steps import g_step as g_step
 from bmjax._model.steps import m_step as m_step
 from bmjax._model.steps import prune as prune
+from bmjax._posterior.posterior import posterior as posterior
+from bmjax._posterior.result import Mixture as Mixture
+from bmjax._posterior.result import Posterior as Posterior
 from bmjax._results.refit import RefitResult as RefitResult
 from bmjax._results.result import History as History
 from bmjax._results.result import LaneSteps as LaneSteps
