@@ -128,7 +128,7 @@ def tabulated(evidence: Evidence, least: Float[Array, ""]) -> Table:
     """
     low = jnp.log(jnp.clip(least, LEAST_SHARE, 0.5)) - 0.1
     step = -low / (_POINTS - 1)
-    grid = low + step * jnp.arange(_POINTS)
+    grid = low + step * jnp.arange(_POINTS, dtype=step.dtype)
     sizes = jnp.arange(len(evidence.log_size), dtype=jnp.int32)
     shape = len(sizes), _POINTS
     share = jnp.broadcast_to(jnp.exp(grid)[None, :], shape)
@@ -151,7 +151,7 @@ def _look_up(table: Table, share: Float[Array, "*s"], size: Int[Array, "*s"]) ->
     place = (jnp.log(jnp.clip(share, LEAST_SHARE, 1)) - table.low) / table.step
     place = jnp.clip(place, 0, _POINTS - 1)
     left = jnp.minimum(place.astype(jnp.int32), _POINTS - 2)
-    t = place - left
+    t = place - left.astype(place.dtype)
     row = size * (_POINTS - 1) + left
     values = table.log.at[row].get(mode="promise_in_bounds")
     f0, d0, f1, d1 = (values[..., i] for i in range(4))
@@ -199,7 +199,9 @@ def advanced(
 
         # Which of the events comes first: a flip, or a pair.
         single = draw[0] * (busy + PAIRS) < busy
-        anchor = jnp.minimum((draw[1] * ground.real).astype(jnp.int32), ground.real - 1)
+        last = ground.real - 1
+        anchor = (draw[1] * ground.real.astype(dtype)).astype(jnp.int32)
+        anchor = jnp.minimum(anchor, last)
         pairs = _pair_rates(ground, edge, matrix[anchor, :w], now.log, anchor)
         total = jnp.sum(pairs)
         chosen = _chosen(jnp.where(single, rate, pairs), draw[2])

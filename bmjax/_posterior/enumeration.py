@@ -64,8 +64,8 @@ def all_squares(
         pivot, row, rest = whole[0, 0], whole[0, 1:], whole[1:, 1:]
         good = pivot > RANK
         pivot = jnp.where(good, pivot, 1)
-        row = jnp.where(good, row, 0)
-        inside = rest - row[:, None] * (row / pivot)[None]
+        row = jnp.where(good[None, :], row, 0)
+        inside = rest - row[:, None] * (row / pivot[None, :])[None]
         whole = jnp.concatenate([rest, inside], axis=-1)
         log_det = jnp.concatenate([log_det, log_det + jnp.log(pivot)])
         full = jnp.concatenate([full, full & good])

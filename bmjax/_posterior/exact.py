@@ -72,8 +72,8 @@ def _all_of(
         every = enumerated(gram, slope, evidence)
         weight, which = lax.top_k(every.support, count)
         numbers = jnp.arange(f, dtype=which.dtype)
-        inside = (which[:, None] >> numbers) & 1 > 0
-        slots = jnp.where(inside, numbers, f)
+        inside = ((which[:, None] >> numbers[None, :]) & 1 > 0) & (weight[:, None] > 0)
+        slots = jnp.where(inside, numbers[None, :], f)
         parts = parts_of(gram, slope, evidence, slots, weight)
         # Not all of them leave this function.
         return every._replace(support=weight[:0]), parts, weight, inside

@@ -284,12 +284,13 @@ def _stacked(parts: list[Posterior], k: int) -> Posterior:
     """Several datasets as one, what differs in length filled up."""
 
     def joined(*leaves: np.ndarray) -> np.ndarray:
-        shape = np.max([leaf.shape for leaf in leaves], axis=0) if leaves[0].ndim else ()
-        return np.stack(
-            [np.pad(leaf, [(0, int(b) - a) for a, b in zip(leaf.shape, shape, strict=True)])
-             for leaf in leaves]
-        )
+        shape = [max(lengths) for lengths in zip(*(leaf.shape for leaf in leaves), strict=True)]
+        whole = np.zeros((len(leaves), *shape), leaves[0].dtype)
+        for i, leaf in enumerate(leaves):
+            whole[(i, *map(slice, leaf.shape))] = leaf
+        return whole
 
+    parts = [jax.tree.map(np.asarray, part) for part in parts]
     result = jax.tree.map(joined, *parts)
     width = result.mixture.features.shape[1]
     features = [

@@ -131,9 +131,11 @@ def judged(evidence: Evidence, share: Float[Array, "*s"], size: Int[Array, "*s"]
         share: ||residual||^2 of least squares over y'y.
         size: Number of features.
     """
-    freedom, g = evidence.freedom, evidence.width
+    freedom = evidence.freedom
     share = jnp.clip(share, LEAST_SHARE, 1)[..., None]
-    count = size.astype(g.dtype)[..., None]
+    count = size.astype(share.dtype)[..., None]
+    along = (*([1] * (share.ndim - 1)), len(evidence.width))
+    g, log_width = evidence.width.reshape(along), evidence.log_width.reshape(along)
     shrink = g / (1 + g)
     # (y'y less what shrunken effects explain) / y'y
     left = (1 + g * share) / (1 + g)
@@ -143,7 +145,7 @@ def judged(evidence: Evidence, share: Float[Array, "*s"], size: Int[Array, "*s"]
     else:
         log = 0.5 * evidence.precision * shrink * (1 - share) - 0.5 * count * jnp.log1p(g)
         noise = jnp.broadcast_to(1 / evidence.precision, left.shape)
-    log = log + evidence.log_width
+    log = log + log_width
     top = jnp.max(log, axis=-1, keepdims=True)
     weight = jnp.exp(log - top)
     total = jnp.sum(weight, axis=-1)

@@ -23,7 +23,8 @@ class Mixture(NamedTuple):
     Attributes:
         features: Numbers of these features; k where a place is empty.
         probability: Of each support, the most probable first. They sum to one: where there are
-            more supports than are listed, the last ones stand for the others as well.
+            more supports than are listed, the last ones stand for the others as well. Zero, and
+            no features, where fewer are listed than there is room for.
         inside: The features of each support.
         mean: Mean of the effects given each support, zero where a feature is out.
         deviation: Their standard deviation given each support.

@@ -22,8 +22,26 @@ GROUP = 8  # chains that move side by side, on one core
 STEPS = 256  # of a round, after which the chains are compared
 _FEWEST = 4  # rounds
 BURN = 4  # a quarter of the rounds is left out
-_WIDTH = 96  # features up to which every one is in the working set
-_CORE = 64  # of which are always in it
+
+
+class Width(NamedTuple):
+    """How many features the chains of wide data move among at a time.
+
+    Attributes:
+        every: Features up to which all of them are.
+        core: How many always are.
+        least: How many are in all, if few are in the support.
+        spare: More than twice the size of the support.
+    """
+
+    every: int
+    core: int
+    least: int
+    spare: int
+
+
+_WIDE = Width(every=96, core=64, least=96, spare=48)
+_ROOM = 0.8  # of the working set that a support may fill
 
 
 class Plan(NamedTuple):
@@ -61,10 +79,12 @@ def sampled(
     f = len(sums.columns)
     generator = np.random.default_rng([*words, 1])
     begin, least = starting_support(sums, evidence, most)
-    wide = f > _WIDTH
-    width = ladder.features(f) if not wide else min(max(_WIDTH, 2 * int(begin.sum()) + 48), f)
+    wide = f > _WIDE.every
     if wide:
-        most = min(most, width - 16)
+        width = min(max(_WIDE.least, 2 * int(begin.sum()) + _WIDE.spare), f)
+        most = min(most, int(_ROOM * width))
+    else:
+        width = ladder.features(f)
     # Sizes up to one length, so that few shapes are compiled.
     log_size = np.full(width + 1, -np.inf)
     log_size[: most + 1] = evidence.log_size[: most + 1]
@@ -130,7 +150,7 @@ class _Run:
         self.sums, self.width, self.wide, self.generator = sums, width, wide, generator
         f = len(sums.columns)
         self.mark = generator.integers(-(2**62), 2**62, f)
-        core = min(_CORE, width - 16) if wide else width
+        core = _WIDE.core if wide else width
         self.core = np.zeros(f, bool)
         self.score = np.zeros(f)
         self.number = core

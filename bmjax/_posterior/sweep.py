@@ -126,7 +126,7 @@ def update(
         go: Whether to flip any at all.
     """
     v, dtype = len(matrix), matrix.dtype
-    index = jnp.arange(v)
+    index = jnp.arange(v, dtype=jnp.int32)
     at_1, at_2 = (index == first) & go, (index == second) & both & go
     row_1, row_2 = matrix[first], jnp.where(both, matrix[second], 0)
     own_1, cross = row_1[first], jnp.where(both, row_1[second], 0)
@@ -174,6 +174,7 @@ def swept_to(
 
     def flip(j: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
         matrix, inside = carry
+        j = j.astype(jnp.int32)
         go = wanted[j] & (matrix[j, j] > RANK)
         change = update(matrix, inside, j, j, no, go)
         return change.matrix(matrix), change.inside
@@ -208,7 +209,7 @@ def after_pair(
     free = jnp.where(in_a ^ inside, last, jnp.minimum(jnp.minimum(own, own_a), last))
     possible = jnp.where(in_a & inside, det > 0, free > RANK)
     size = edge.size + jnp.where(inside, -1, 1) + jnp.where(in_a, -1, 1)
-    possible &= (jnp.arange(len(own)) != anchor) & (size <= most)
+    possible &= (jnp.arange(len(own), dtype=jnp.int32) != anchor) & (size <= most)
     gone = own * slope_a**2 - 2 * row * slope * slope_a + own_a * slope**2
     square = edge.square - gone / jnp.where(possible, det, 1)
     return Moves(square, possible, jnp.where(possible, size, edge.size))
