@@ -51,9 +51,7 @@ class Kept:
         self.visits.append(visits._replace(inside=inside))
         self.sets.append(sets)
 
-    def supports(
-        self, burn: int, count: int
-    ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    def supports(self, burn: int, count: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
         """Distinct supports after some rounds, their share of the time, and that of each size.
 
         Args:
@@ -73,7 +71,16 @@ class Kept:
         weight = np.bincount(which.ravel(), hold) / hold.sum()
         order = np.argsort(-weight, kind="stable")
         where, weight = where[order], weight[order]
+        log = np.concatenate([a.log.ravel() for a in visits])[where]
         chosen, weight = few_of(weight, count)
+        # How those that stand for themselves share what they have in all is known exactly.
+        alone = (
+            len(weight) if len(where) <= count else int(np.sum(weight > weight[-1] * (1 + 1e-9)))
+        )
+        share = np.exp(log[:alone] - np.max(log[:alone], initial=-np.inf))
+        weight[:alone] = weight[:alone].sum() * share / max(share.sum(), 1e-300)
+        order = np.argsort(-weight, kind="stable")
+        chosen, weight = chosen[order], weight[order]
         chains, steps = visits[0].hold.shape
         features = []
         for place in where[chosen]:

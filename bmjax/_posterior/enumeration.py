@@ -116,4 +116,3 @@ def enumerated(
         size=by_size,
         support=weight,
     )
-

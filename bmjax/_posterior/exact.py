@@ -68,7 +68,9 @@ def _all_of(
     """The posterior over all supports, and the effects given each of the most probable ones."""
     f = gram.shape[-1]
 
-    def one(gram: Array, slope: Array, evidence: Evidence) -> tuple[Everything, Parts, Array, Array]:
+    def one(
+        gram: Array, slope: Array, evidence: Evidence
+    ) -> tuple[Everything, Parts, Array, Array]:
         every = enumerated(gram, slope, evidence)
         weight, which = lax.top_k(every.support, count)
         numbers = jnp.arange(f, dtype=which.dtype)
@@ -94,7 +96,7 @@ def _found(
         noise=float(every.noise),
         size=every.size,
         features=np.arange(len(every.coef)),
-        weight=weight / weight.sum(),
+        weight=weight,
         inside=inside,
         mean=parts.mean,
         spread=parts.deviation,

@@ -48,7 +48,9 @@ def parts_of(
     w = len(gram)
     used = slots < w
     at = jnp.minimum(slots, w - 1)
-    between = jnp.where(used[:, :, None] & used[:, None, :], gram[at[:, :, None], at[:, None, :]], 0)
+    between = jnp.where(
+        used[:, :, None] & used[:, None, :], gram[at[:, :, None], at[:, None, :]], 0
+    )
     matrices = jax.vmap(augmented)(between, jnp.where(used, slope[at], 0))
     matrix, inside = jax.vmap(swept_to)(matrices, used)
     found = judged(evidence, matrix[:, -1, -1], jnp.sum(inside, axis=1, dtype=jnp.int32))

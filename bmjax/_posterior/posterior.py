@@ -101,50 +101,56 @@ def posterior(
         selection", JASA 2008; Zanella, "Informed proposals for local MCMC in discrete spaces",
         JASA 2020; Zhou and Smith, "Rapid convergence of informed importance tempering", 2022.
     """
-    validate.flag("intercept", intercept)
-    validate.flag("standardize", standardize)
-    limit = validate.count("enumerate_up_to", enumerate_up_to, low=0, high=_MOST_ENUMERATED)
-    plan = Plan(
-        chains=_chains(chains),
-        tolerance=float(
-            validate.number("tolerance", tolerance, float, low=0, high=1, open_low=True)
-        ),
-        max_steps=validate.steps("max_steps", max_steps),
-    )
-    count = validate.count("supports", supports, low=1, high=100_000)
-    precision = None
-    if noise_precision is not None:
-        known = validate.number("noise_precision", noise_precision, float, low=0, open_low=True)
-        precision = float(known)
-    words = validate.key_words(jax.random.key(0) if key is None else key)
-    data = _data(X, y, sample_weights)
-    k = data.X.shape[-1]
-    always = np.zeros(k, bool)
-    if unmasked is not None:
-        always = np.asarray(validate.chosen_features("unmasked", unmasked, k))
-        if always.all():
-            raise ValueError(
-                f"unmasked names all {k} features, so there is nothing to choose; leave out those "
-                "that may be absent, or use least squares."
-            )
-    free = k - int(always.sum())
-    every = free <= limit
-    several = data.y.ndim == 2
-    number = len(data.y) if several else 1
-    title = "supports" if every else "steps of chains"
-    total = number if every else number * plan.max_steps
-    # In float64, by a setting of this thread alone, since residuals of good fits are differences.
-    with (
-        progress_bar(title, total, progress) as bar,
-        jax.enable_x64(True),
-        np.errstate(all="ignore"),
-        one_blas_thread(),
-    ):
-        sums = [_sums(data, i, intercept, always) for i in range(number)]
-        found = _found(sums, precision, every, words, plan, count, several, partial(bar, title))
-        fields = [_in_units(one, own, intercept) for one, own in zip(found, sums, strict=True)]
-    stacked = _stacked(fields, k) if several else fields[0]
-    return jax.tree.map(partial(_as_seen, data.dtype), stacked)
+    if not validate.at_hand(X, y, sample_weights):
+        raise TypeError(
+            "posterior needs the values of X and y, which inside jit and vmap are not there; call "
+            "it outside, with several datasets as (b, n, k) and (b, n)."
+        )
+    with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
+        validate.flag("intercept", intercept)
+        validate.flag("standardize", standardize)
+        limit = validate.count("enumerate_up_to", enumerate_up_to, low=0, high=_MOST_ENUMERATED)
+        plan = Plan(
+            chains=_chains(chains),
+            tolerance=float(
+                validate.number("tolerance", tolerance, float, low=0, high=1, open_low=True)
+            ),
+            max_steps=validate.steps("max_steps", max_steps),
+        )
+        count = validate.count("supports", supports, low=1, high=100_000)
+        precision = None
+        if noise_precision is not None:
+            known = validate.number("noise_precision", noise_precision, float, low=0, open_low=True)
+            precision = float(known)
+        words = validate.key_words(jax.random.key(0) if key is None else key)
+        data = _data(X, y, sample_weights)
+        k = data.X.shape[-1]
+        always = np.zeros(k, bool)
+        if unmasked is not None:
+            always = np.asarray(validate.chosen_features("unmasked", unmasked, k))
+            if always.all():
+                raise ValueError(
+                    f"unmasked names all {k} features, so there is nothing to choose; leave out those "
+                    "that may be absent, or use least squares."
+                )
+        free = k - int(always.sum())
+        every = free <= limit
+        several = data.y.ndim == 2
+        number = len(data.y) if several else 1
+        title = "supports" if every else "steps of chains"
+        total = number if every else number * plan.max_steps
+        # In float64, by a setting of this thread alone, since residuals of good fits are differences.
+        with (
+            progress_bar(title, total, progress) as bar,
+            jax.enable_x64(True),
+            np.errstate(all="ignore"),
+            one_blas_thread(),
+        ):
+            sums = [_sums(data, i, intercept, always) for i in range(number)]
+            found = _found(sums, precision, every, words, plan, count, several, partial(bar, title))
+            fields = [_in_units(one, own, intercept) for one, own in zip(found, sums, strict=True)]
+        stacked = _stacked(fields, k) if several else fields[0]
+        return jax.tree.map(partial(_as_seen, data.dtype), stacked)
 
 
 class _Data(NamedTuple):
@@ -164,11 +170,6 @@ def _chains(chains: Any) -> int:
 
 
 def _data(X: Any, y: Any, sample_weights: Any) -> _Data:
-    if not validate.at_hand(X, y, sample_weights):
-        raise TypeError(
-            "posterior needs the values of X and y, which inside jit and vmap are not there; call "
-            "it outside, with several datasets as (b, n, k) and (b, n)."
-        )
     shape = np.shape(y)
     if len(np.shape(X)) == 3 or (len(shape) == 2 and shape[1] > 1):
         features, target, counts, dtype = validate.batch(X, y, sample_weights)

@@ -22,9 +22,9 @@ class Mixture(NamedTuple):
 
     Attributes:
         features: Numbers of these features; k where a place is empty.
-        probability: Of each support, the most probable first. They sum to one: where there are
-            more supports than are listed, the last ones stand for the others as well. Zero, and
-            no features, where fewer are listed than there is room for.
+        probability: Of each support, the most probable first. Where there are more supports than
+            are listed, the others are missing from the sum if all were looked at; after chains
+            the last ones stand for them. Zero, and no features, where a place is empty.
         inside: The features of each support.
         mean: Mean of the effects given each support, zero where a feature is out.
         deviation: Their standard deviation given each support.
@@ -186,7 +186,9 @@ class Posterior(NamedTuple):
             return mean
         features = jnp.asarray(self.mixture.features)
         at = jnp.minimum(features, k - 1)[..., None, :]
-        chosen = jnp.take_along_axis(away, jnp.broadcast_to(at, (*away.shape[:-1], at.shape[-1])), -1)
+        chosen = jnp.take_along_axis(
+            away, jnp.broadcast_to(at, (*away.shape[:-1], at.shape[-1])), -1
+        )
         spread = jnp.einsum("...nu,...uv,...nv->...n", chosen, self.mixture.covariance, chosen)
         variance = (self.noise_variance + self.level_variance)[..., None] + jnp.maximum(spread, 0)
         return mean, jnp.sqrt(variance)

@@ -198,8 +198,9 @@ class _Run:
         columns, target = self.sums.columns, self.sums.target
         f, chains = len(columns), len(supports)
         slots = ladder.slots(int(supports.sum(axis=1).max()), f)
-        at = np.stack([np.pad(np.flatnonzero(s), (0, slots - s.sum()), constant_values=f)
-                       for s in supports]).astype(np.int32)
+        at = np.stack(
+            [np.pad(np.flatnonzero(s), (0, slots - s.sum()), constant_values=f) for s in supports]
+        ).astype(np.int32)
 
         def look(group: slice) -> Any:
             found = PROGRAMS.call(at_large, columns, target, at[group], self.ground, static={})

@@ -190,9 +190,7 @@ def after_flip(edge: Edge, most: Array) -> Moves:
     return Moves(edge.square - gone, possible, jnp.where(possible, size, edge.size))
 
 
-def after_pair(
-    edge: Edge, row: Float[Array, " w"], most: Array, anchor: Int[Array, ""]
-) -> Moves:
+def after_pair(edge: Edge, row: Float[Array, " w"], most: Array, anchor: Int[Array, ""]) -> Moves:
     """What a flip of one feature together with every other leads to.
 
     Args:

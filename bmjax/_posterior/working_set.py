@@ -132,9 +132,9 @@ def at_large(
         )
         # The closed form of an exchange: what is left of the column once the other is out.
         safe = jnp.where(inside, variance, 1)
-        then_free = free[:, None] + reach**2 / safe
-        then_slope = slope[:, None] + reach * (effect / safe)
-        gain = then_slope**2 / jnp.maximum(then_free, 1e-6) - effect**2 / safe
+        then_free = free[:, None] + reach**2 / safe[None, :]
+        then_slope = slope[:, None] + reach * (effect / safe)[None, :]
+        gain = then_slope**2 / jnp.maximum(then_free, 1e-6) - (effect**2 / safe)[None, :]
         best = jnp.max(jnp.where(inside[None, :], gain, -jnp.inf), axis=1)
         best = jnp.maximum(best, slope**2 / jnp.maximum(free, 1e-6))
         return tally_at(ground, edge), best / jnp.maximum(edge.square, LEAST_SHARE)
