@@ -1,6 +1,6 @@
 """What the rounds of some chains come to, and how far the chains agree."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -118,17 +118,16 @@ def agreement(kept: Kept, burn: int) -> Agreement:
         kept: The rounds.
         burn: How many to leave out.
     """
-    time, probability, coef, square = (sum(leaf) for leaf in zip(*kept.tallies[burn:], strict=True))
-    total = _sum(time)
-    mean = _sum(probability) / total
+    time, probability, coef, square = (
+        np.sum(np.stack(leaves), axis=0) for leaves in zip(*kept.tallies[burn:], strict=True)
+    )
+    total = np.sum(time, axis=0)
+    mean = np.sum(probability, axis=0) / total
     chains = len(time)
     away = (probability - mean[None] * time) / (total[None] / chains)
     error = np.sqrt(np.sum(away**2, axis=0) / (chains * (chains - 1)))
-    return Agreement(mean, error, _sum(coef) / total, _sum(square) / total, _r_hat(kept, burn))
-
-
-def _sum(values: Any) -> np.ndarray:
-    return np.sum(values, axis=0)
+    coef, square = np.sum(coef, axis=0) / total, np.sum(square, axis=0) / total
+    return Agreement(mean, error, coef, square, _r_hat(kept, burn))
 
 
 def _r_hat(kept: Kept, burn: int) -> float:

@@ -135,7 +135,9 @@ def tabulated(evidence: Evidence, least: Float[Array, ""]) -> Table:
     found = judged(evidence, share, jnp.broadcast_to(sizes[:, None], shape))
     # Sizes that are not allowed are never looked up, and must only not spoil the sums.
     log = jnp.where(jnp.isfinite(found.log), found.log, 0)
-    slope = jnp.gradient(log, axis=1)
+    rise = jnp.diff(log, axis=1)
+    slope = 0.5 * (rise[:, 1:] + rise[:, :-1])
+    slope = jnp.concatenate([rise[:, :1], slope, rise[:, -1:]], axis=1)
     value = jnp.stack([log, slope], axis=-1)
     others = jnp.stack([found.shrink, found.shrink_square, found.spread], axis=-1)
 

@@ -58,7 +58,8 @@ def enumerated_all(
         part = chunks[i // side_by_side]
         one = jax.tree.map(lambda leaf, i=i: leaf[i % side_by_side], part)
         own = jax.tree.map(lambda leaf, i=i: leaf[i], evidence)
-        results.append(_found(*one, own))
+        every, parts, weight, inside = one
+        results.append(_found(every, parts, weight, inside, own))
     return results
 
 

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -130,8 +131,8 @@ def posterior(
             always = np.asarray(validate.chosen_features("unmasked", unmasked, k))
             if always.all():
                 raise ValueError(
-                    f"unmasked names all {k} features, so there is nothing to choose; leave out those "
-                    "that may be absent, or use least squares."
+                    f"unmasked names all {k} features, so there is nothing to choose; leave out "
+                    "those that may be absent, or use least squares."
                 )
         free = k - int(always.sum())
         every = free <= limit
@@ -139,7 +140,8 @@ def posterior(
         number = len(data.y) if several else 1
         title = "supports" if every else "steps of chains"
         total = number if every else number * plan.max_steps
-        # In float64, by a setting of this thread alone, since residuals of good fits are differences.
+        # In float64, by a setting of this thread alone: the residual of a good fit is a difference
+        # of large numbers.
         with (
             progress_bar(title, total, progress) as bar,
             jax.enable_x64(True),
@@ -218,7 +220,7 @@ def _found(
         own = jax.tree.map(lambda leaf, i=i: leaf[i], evidence)
         draws = words
         if several:
-            base = jax.random.wrap_key_data(np.asarray(words, np.uint32))
+            base = jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32))
             draws = validate.key_words(jax.random.fold_in(base, i))
         found.append(found_by_chains(one, own, most[i], draws, plan, count, report))
     return found

@@ -127,8 +127,8 @@ class PosteriorSummary:
 
     def __str__(self) -> str:
         """The table, the most probable features first, then the facts and supports."""
-        heads = ("feature", "probability", "coef", "std. error", "95 % interval")
-        rows = [heads]
+        heads: tuple[str, ...] = ("feature", "probability", "coef", "std. error", "95 % interval")
+        rows: list[tuple[str, ...]] = [heads]
         for i in np.argsort(-self.columns["probability"], kind="stable"):
             rows.append(
                 (

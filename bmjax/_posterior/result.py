@@ -138,8 +138,8 @@ class Posterior(NamedTuple):
             mixture, k = one.mixture, len(one.coef)
             real = mixture.features < k
             features = mixture.features[real]
-            for end, at in zip(ends, ((1 - level) / 2, (1 + level) / 2), strict=True):
-                end[(*place, features)] = quantiles(
+            for i, at in enumerate(((1 - level) / 2, (1 + level) / 2)):
+                ends[(i, *place, features)] = quantiles(
                     at,
                     one.probability[features],
                     mixture.inside[:, real],

@@ -71,16 +71,16 @@ def sums_of(
     """
     counts = np.ones(len(y)) if sample_weights is None else np.asarray(sample_weights, float)
     present = counts > 0
-    given = y.dtype if np.issubdtype(y.dtype, np.floating) else np.dtype(float)
-    coarse = X.dtype if np.issubdtype(X.dtype, np.floating) else np.dtype(float)
+    # What is left of a constant column is rounding, of the type that the numbers came in.
+    of_X, of_y = _dust(X), _dust(y)
     counts = counts[present]
     whole = slice(None) if present.all() else present
     columns = np.array(X[whole].T, float, order="C")
     target = np.array(y[whole], float)[None]
     center, y_center = np.zeros(len(columns)), np.zeros(1)
     if intercept:
-        columns, center = _centred(columns, counts, coarse)
-        target, y_center = _centred(target, counts, given)
+        columns, center = _centred(columns, counts, of_X)
+        target, y_center = _centred(target, counts, of_y)
     root = np.sqrt(counts)
     columns *= root
     target *= root
@@ -98,7 +98,7 @@ def sums_of(
     rest /= scale[:, None]
     before = np.sqrt(counts.sum()) * np.max(np.abs(y_center), initial=0)
     y_length = float(_lengths(target)[0])
-    flat = not y_length > DUST * np.finfo(given).eps * before
+    flat = not y_length > of_y * before
     y_scale = 1.0 if flat else y_length
     out = int(intercept) + basis.shape[1]
     return Sums(
@@ -119,9 +119,12 @@ def sums_of(
     )
 
 
-def _centred(
-    values: np.ndarray, counts: np.ndarray, given: np.dtype
-) -> tuple[np.ndarray, np.ndarray]:
+def _dust(values: np.ndarray) -> float:
+    kind = values.dtype.type if np.issubdtype(values.dtype, np.floating) else np.float64
+    return DUST * float(np.finfo(kind).eps)
+
+
+def _centred(values: np.ndarray, counts: np.ndarray, dust: float) -> tuple[np.ndarray, np.ndarray]:
     """Values less their means, and these; constant ones are zero, whatever rounding leaves."""
     center = np.zeros(len(values))
     for _ in range(2):  # the second round takes out the rounding of the first
@@ -129,7 +132,7 @@ def _centred(
         values = values - mean[:, None]
         center += mean
     widest = np.max(np.abs(values), axis=1, initial=0)
-    values[widest <= DUST * float(np.finfo(given).eps) * np.abs(center)] = 0
+    values[widest <= dust * np.abs(center)] = 0
     return values, center
 
 
