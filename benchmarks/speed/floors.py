@@ -12,7 +12,7 @@ from jax import lax
 import bmjax
 from benchmarks.process import elsewhere, peak_memory
 from benchmarks.speed import clock, data
-from bmjax._model import steps
+from bmjax._model import sweep as e_sweep
 from bmjax._model.bound import lower_bound
 
 
@@ -33,7 +33,7 @@ def on_one_core(quick: bool) -> list[dict[str, Any]]:
                 jnp.asarray(X[0].T, dtype), jnp.asarray(y[0], dtype), None, jnp.asarray(0, dtype)
             )
             state = bmjax.initialise(options, jnp.full(k, 0.5, dtype))
-            residual = steps.residual(options, state)
+            residual = e_sweep.residual(options, state)
 
             def again(step):
                 return jax.jit(lambda s: lax.fori_loop(0, repeats, lambda i, s: step(s), s))
@@ -44,7 +44,7 @@ def on_one_core(quick: bool) -> list[dict[str, Any]]:
             sigmoid = again(jax.nn.sigmoid)
             sweep = again(
                 lambda m, p=options, s=state, r=residual: (
-                    steps.sweep(p, s._replace(mask_mean=m), r, 1, True).mask_mean
+                    e_sweep.over_features(p, s._replace(mask_mean=m), r, 1, True).mask_mean
                 )
             )
             product = again(lambda m: bump(m, jnp.sum(m @ m.T)))

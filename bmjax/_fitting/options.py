@@ -1,9 +1,18 @@
-"""The arguments that `fit` and `fit_batch` share, checked in one place."""
+"""The options that every kind of fit takes: their names, defaults and meanings, and their check."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from bmjax._checks import validate
@@ -35,72 +44,252 @@ class Checked(NamedTuple):
     frame: Frame
 
 
-def checked(
-    k: int,
-    dtype: Any,
-    *,
-    intercept: Any,
-    unmasked: Any,
-    standardize: Any,
-    solver: Any,
-    noise_precision: Any,
-    initial_weights: Any,
-    initial_inclusion: Any,
-    starts: Any,
-    moves: Any,
-    criterion: Any,
-    prune_threshold: Any,
-    tolerance: Any,
-    max_steps: Any,
-) -> Checked:
-    """The arguments as arrays of the right type, defaults filled in.
+class FitOptions(TypedDict, total=False):
+    """The options that every kind of fit takes as keywords; `OPTIONS` says what they do."""
+
+    intercept: bool
+    unmasked: ArrayLike | None
+    standardize: bool
+    solver: Solver | None
+    noise_precision: ArrayLike | None
+    initial_weights: ArrayLike | None
+    initial_inclusion: ArrayLike | None
+    starts: ArrayLike | None
+    moves: int | None
+    criterion: str
+    prune_threshold: ArrayLike | None
+    tolerance: ArrayLike
+    max_steps: int
+
+
+class _Option(NamedTuple):
+    """An option of a fit.
+
+    Attributes:
+        default: Its default.
+        meaning: What it does, for docstrings.
+    """
+
+    default: Any
+    meaning: str
+
+
+OPTIONS = {
+    "intercept": _Option(
+        False,
+        "Whether to fit the level of y, a feature of ones that is never masked. Columns and y "
+        "are centred first, so that the fit does not depend on where a column has its zero. "
+        "Default: no, as in the paper.",
+    ),
+    "unmasked": _Option(
+        None,
+        "Features that are always in, never masked and never pruned: (k,) booleans, or their "
+        "numbers.",
+    ),
+    "standardize": _Option(
+        False,
+        "Whether to divide every column and y by its root mean square before the fit. Results "
+        "are in the user's units either way. Of use with `EG` and `Hybrid`, whose learning rate "
+        "is absolute; the other solvers do not depend on units.",
+    ),
+    "solver": _Option(
+        None,
+        "`Accelerated()` (the default), or the paper's `EM()`, `EG(...)`, `Hybrid(...)`.",
+    ),
+    "noise_precision": _Option(
+        None,
+        "One over the noise variance where it is known; it is then held fixed.",
+    ),
+    "initial_weights": _Option(
+        None,
+        "(k,) weights to start from, instead of least squares. One fit, from all features, as "
+        "with `initial_inclusion` (0.5 if that is not given).",
+    ),
+    "initial_inclusion": _Option(
+        None,
+        "Inclusion rate(s) to start from, in (0, 1], a number or (k,): one fit, to the local "
+        "optimum next to this start, as the paper has it. The bound has many and this decides "
+        "which one is found: low rates serve weak signals, rates near one strong signals; the "
+        "paper does not say what it used. Default: see `starts`.",
+    ),
+    "starts": _Option(
+        None,
+        "Several starts, of which the one of the highest score is returned. A number: that many "
+        "of the guided ones, which are the best subset of features, as far as a search by the "
+        "score of features that are never masked finds it, at inclusion 0.99 and at 0.5, and "
+        "then all features at 0.1, 0.5, 0.99, 0.05, 0.2, 0.9, 0.02 and 0.3. Or the rates, (s,) "
+        "for all features or (s, k), where a feature at 0 starts out pruned. Default: 2.",
+    ),
+    "moves": _Option(
+        None,
+        "Most moves tried after the starts: the best fit with a feature dropped, added or "
+        "exchanged, fitted again and kept if the score is higher. Default: 5, or 0 if "
+        "`initial_inclusion` or `initial_weights` is given.",
+    ),
+    "criterion": _Option(
+        "learned",
+        'What ranks finished fits: `"learned"`, `"held"` or `"paper"`, by what each charges a '
+        "kept feature at inclusion 1: log(n)/2 + log(tau)/2 with tau >= 1 the spread of the "
+        "weights, and a charge for the number of features looked at; log(n)/2, which is BIC; or "
+        "log(n), which is the bound itself.",
+    ),
+    "prune_threshold": _Option(
+        None,
+        "A feature whose mean mask falls below this is pruned (delta). Default: the machine "
+        "epsilon, as in the paper's first experiment.",
+    ),
+    "tolerance": _Option(
+        1e-3,
+        "Predicted distance to the fixed point that counts as converged, for log inclusion, for "
+        "coefficients relative to the larger of effect and noise, and for the log noise level. "
+        "Free of the scale of X and y and of n.",
+    ),
+    "max_steps": _Option(
+        20_000,
+        "Most iterations (E steps), over all starts and moves.",
+    ),
+}
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def takes_options(*without: str) -> Callable[[_Function], _Function]:
+    """Spell the options of a fit in the signature and docstring of a function that hands them on.
+
+    The function takes them as `**options: Unpack[FitOptions]`, and documents them in one line that
+    begins with `options:`; both are written out for whoever asks for help. A keyword that there is
+    not is refused with the closest one that there is.
+
+    Args:
+        without: Options that this function does not take.
+    """
+    options = {name: option for name, option in OPTIONS.items() if name not in without}
+
+    def decorator(function: _Function) -> _Function:
+        own = inspect.signature(function)
+        named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        known = {p.name for p in named} | set(options)
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in known:
+                    close = get_close_matches(name, known, 1)
+                    remedy = (
+                        f"did you mean {close[0]!r}?" if close else f"there are {sorted(known)}."
+                    )
+                    raise TypeError(f"{function.__name__} has no argument {name!r}; {remedy}")
+            return function(*args, **given)
+
+        annotations = FitOptions.__annotations__
+        spelt = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=annotations[name].__forward_arg__,
+            )
+            for name, (default, _) in options.items()
+        ]
+        first = [p for p in named if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        call.__signature__ = own.replace(parameters=first + spelt + named[len(first) :])  # type: ignore[attr-defined]
+        call.__doc__ = _documented(function.__doc__ or "", options)
+        return cast(_Function, call)
+
+    return decorator
+
+
+def _documented(doc: str, options: dict[str, _Option]) -> str:
+    """A docstring whose line about options is replaced by one entry for each."""
+    line = re.search(r"^( *)options:.*\n(?:\1 {4}.*\n)*", doc, flags=re.M)
+    if line is None:  # python -OO
+        return doc
+    indent = line[1]
+    entries = "".join(
+        textwrap.fill(
+            f"{name}: {option.meaning}",
+            width=100,
+            initial_indent=indent,
+            subsequent_indent=indent + " " * 4,
+            break_on_hyphens=False,
+        )
+        + "\n"
+        for name, option in options.items()
+    )
+    return doc[: line.start()] + entries + doc[line.end() :]
+
+
+def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
+    """The options as arrays of the right type, defaults filled in.
+
+    Args:
+        k: Number of features.
+        dtype: The type of the fit.
+        options: Those that were given.
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If a shape does not fit or a value is out of range.
     """
+    asked: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()} | {**options}
     threads.enter()
+    plan, rates = _plan(k, dtype, asked)
+    precision, start, unmasked, threshold = (
+        asked[name]
+        for name in ("noise_precision", "initial_weights", "unmasked", "prune_threshold")
+    )
+    if precision is not None:
+        precision = validate.number("noise_precision", precision, dtype, low=0, open_low=True)
+    if start is not None:
+        start = validate.per_feature("initial_weights", start, k, dtype)
+    if unmasked is not None:
+        unmasked = validate.chosen_features("unmasked", unmasked, k)
+    if threshold is None:
+        threshold = float(jnp.finfo(dtype).eps)
+    numbers = Options(
+        noise_precision=precision,
+        initial_weights=start,
+        rates=rates,
+        unmasked=unmasked,
+        prune_threshold=validate.number(
+            "prune_threshold", threshold, dtype, low=0, high=1, open_low=False
+        ),
+        tolerance=validate.number("tolerance", asked["tolerance"], dtype, low=0, open_low=False),
+        max_steps=jnp.asarray(validate.steps("max_steps", asked["max_steps"]), jnp.int32),
+    )
+    frame = Frame(
+        intercept=validate.flag("intercept", asked["intercept"]),
+        standardize=validate.flag("standardize", asked["standardize"]),
+    )
+    return Checked(numbers, _solver(asked["solver"]), plan, frame)
+
+
+def _solver(solver: Any) -> Solver:
+    """The solver, the default one if none was given."""
     if solver is None:
-        solver = Accelerated()
+        return Accelerated()
     if isinstance(solver, type) or not isinstance(solver, Solver):
         raise TypeError(
             f"solver is {solver!r}; give bmjax.Accelerated(), bmjax.EM(), bmjax.EG() or "
             "bmjax.Hybrid()."
         )
-    if noise_precision is not None:
-        noise_precision = validate.number(
-            "noise_precision", noise_precision, dtype, low=0, open_low=True
-        )
-    if initial_weights is not None:
-        initial_weights = validate.per_feature("initial_weights", initial_weights, k, dtype)
-    sparse, rates = _starts(k, dtype, initial_inclusion, initial_weights, starts)
-    alone = initial_inclusion is not None or initial_weights is not None
+    return solver
+
+
+def _plan(k: int, dtype: Any, asked: dict[str, Any]) -> tuple[Plan, Array]:
+    """How many fits a dataset gets, and the rates of those from all features."""
+    one_start = asked["initial_inclusion"], asked["initial_weights"]
+    sparse, rates = _starts(k, dtype, *one_start, asked["starts"])
+    moves = asked["moves"]
     if moves is None:
-        moves = 0 if alone else _MOVES
-    moves = validate.count("moves", moves, low=0, high=_MOST_MOVES)
-    criterion = validate.choice("criterion", criterion, CRITERIA)
-    plan = Plan(sparse=sparse, dense=len(rates), moves=moves, criterion=criterion)
-    if unmasked is not None:
-        unmasked = validate.chosen_features("unmasked", unmasked, k)
-    if prune_threshold is None:
-        prune_threshold = float(jnp.finfo(dtype).eps)
-    max_steps = validate.steps("max_steps", max_steps)
-    options = Options(
-        noise_precision=noise_precision,
-        initial_weights=initial_weights,
-        rates=rates,
-        unmasked=unmasked,
-        prune_threshold=validate.number(
-            "prune_threshold", prune_threshold, dtype, low=0, high=1, open_low=False
-        ),
-        tolerance=validate.number("tolerance", tolerance, dtype, low=0, open_low=False),
-        max_steps=jnp.asarray(max_steps, jnp.int32),
+        moves = _MOVES if all(given is None for given in one_start) else 0
+    plan = Plan(
+        sparse=sparse,
+        dense=len(rates),
+        moves=validate.count("moves", moves, low=0, high=_MOST_MOVES),
+        criterion=validate.choice("criterion", asked["criterion"], CRITERIA),
     )
-    frame = Frame(
-        intercept=validate.flag("intercept", intercept),
-        standardize=validate.flag("standardize", standardize),
-    )
-    return Checked(options, solver, plan, frame)
+    return plan, rates
 
 
 def _starts(

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from bmjax._model.linalg import inverse_over
 from bmjax._model.problem import DUST, Problem, State, Totals, centred
-from bmjax._model.steps import masked_sums
+from bmjax._model.sums import masked_sums
 from bmjax._model.working_set import gathered
 from bmjax._results.result import Uncertainty
 from bmjax._runtime.backend import Array, namespace

@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 
 from bmjax._model.bound import Masks, entropy, masking_cost
 from bmjax._model.problem import Problem, State, Totals
-from bmjax._model.steps import MaskedSums, masked_sums, precision_of, residual, weights_and_rates
+from bmjax._model.sums import MaskedSums, masked_sums, precision_of, weights_and_rates
+from bmjax._model.sweep import residual
 from bmjax._model.working_set import arranged, gathered
 from bmjax._runtime.backend import Array, namespace, sigmoid, take
 from bmjax._selection.criterion import Criterion, charge_at

@@ -6,7 +6,8 @@ from jaxtyping import Bool, Float
 
 from bmjax._model.linalg import solve_normal_equations
 from bmjax._model.problem import Problem, State, Totals
-from bmjax._model.steps import log_odds_of, precision_of, restrict
+from bmjax._model.steps import restrict
+from bmjax._model.sums import log_odds_of, precision_of
 from bmjax._runtime.backend import Array, cond, namespace, take
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.criterion import Criterion

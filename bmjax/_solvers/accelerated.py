@@ -21,20 +21,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._checks import validate
-from bmjax._model import steps
+from bmjax._model import steps, sweep
 from bmjax._model.bound import bound_after_m_step, bound_slack
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._runtime.backend import select
 from bmjax._solvers.convergence import rest
+from bmjax._solvers.extrapolation import Landmark, along, log_inclusion_moves, rate_of_convergence
 from bmjax._solvers.safeguard import Progress, begin
 
 # Below the first the extrapolation would no longer be one; the second is beyond any use.
-_LEAST_TRUST, _MOST_TRUST = 30.0, 1e6
+LEAST_TRUST, MOST_TRUST = 30.0, 1e6
 # Cycles without a rise of the bound after which extrapolation pauses. On tall data float32 shows a
 # rise of no less than a tenth of a nat, while moves still show the way for many cycles.
 _PATIENCE = 50
-# Moves that a landmark has to be away for the difference to it to be one of the course.
-_FAR = 3.0
 
 
 class AcceleratedCarry(NamedTuple):
@@ -57,18 +56,6 @@ class AcceleratedCarry(NamedTuple):
     moves: Float[Array, "2 k"]
     landmark: "Landmark"
     calm: Int[Array, ""]
-
-
-class Landmark(NamedTuple):
-    """A point that a course has come by.
-
-    Attributes:
-        log_odds: Log-odds of each inclusion rate there.
-        move: By how much an EM iteration moved them.
-    """
-
-    log_odds: Float[Array, " k"]
-    move: Float[Array, " k"]
 
 
 class Candidate(NamedTuple):
@@ -123,7 +110,7 @@ class Accelerated:
 
     def init(self, problem: Problem, state: State) -> AcceleratedCarry:
         """The carry before the first step."""
-        return self.carry_at(state, steps.residual(problem, state))
+        return self.carry_at(state, sweep.residual(problem, state))
 
     def carry_at(self, state: State, residual: Float[Array, " n"]) -> AcceleratedCarry:
         """The same from a residual at hand."""
@@ -184,9 +171,9 @@ class Accelerated:
         for state in (carry.state, first, second):  # rates of exactly zero or one stand still
             inside &= jnp.isfinite(state.log_odds)
         l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (carry.state, first, second))
-        rho, moving = _convergence(l0, l1, l2, carry.landmark, selected)
+        rho, moving = rate_of_convergence(l0, l1, l2, carry.landmark, selected)
         l3 = l2 + jnp.where(inside & moving, self._to_go(l2 - l1, rho, trust), 0)
-        weights = _along(first.weights, second.weights, l1, l2, l3)
+        weights = along(first.weights, second.weights, l1, l2, l3)
         return second._replace(
             log_odds=jnp.where(inside, l3, second.log_odds),
             weights=jnp.where(inside & selected, weights, second.weights),
@@ -223,8 +210,8 @@ class Accelerated:
             state=state,
             residual=residual,
             progress=carry.progress.after_step(own, slack, changed),
-            trust=jnp.clip(trust, _LEAST_TRUST, _MOST_TRUST),
-            moves=_log_inclusion_moves(start, first, second.state),
+            trust=jnp.clip(trust, LEAST_TRUST, MOST_TRUST),
+            moves=log_inclusion_moves(start, first, second.state),
             landmark=Landmark(first.log_odds, second.state.log_odds - first.log_odds),
             calm=jnp.where(changed, 0, carry.calm + 1),
         )
@@ -268,61 +255,3 @@ class Accelerated:
 def _without_masks(state: State) -> State:
     """The parameters of a state, so that its masks need not be kept."""
     return state._replace(mask_mean=state.mask_mean[:, :0])
-
-
-def _convergence(
-    l0: Float[Array, " k"],
-    l1: Float[Array, " k"],
-    l2: Float[Array, " k"],
-    landmark: Landmark,
-    selected: Bool[Array, ""],
-) -> tuple[Float[Array, " k"], Bool[Array, " k"]]:
-    """The ratio of successive moves along each course, and which of the courses move at all.
-
-    Args:
-        l0: Log-odds before two EM iterations.
-        l1: After the first.
-        l2: After the second.
-        landmark: Where the cycle before measured the course.
-        selected: Whether to judge by the landmark, where it is far enough.
-    """
-    r1, r2 = l1 - l0, l2 - l1
-    # A move within rounding says nothing of the course, whatever it is multiplied by.
-    noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
-    moving = (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
-    side_by_side = r2 / jnp.where(moving, r1, 1)
-    # The first moves after an extrapolation still hold what it has stirred up, which shows less
-    # the further back the move is that the present one is compared with.
-    distance = l1 - landmark.log_odds
-    far = selected & (jnp.abs(distance) > _FAR * jnp.abs(r2))
-    from_afar = 1 + (r2 - landmark.move) / jnp.where(far, distance, 1)
-    return jnp.where(far, from_afar, side_by_side), moving
-
-
-def _along(
-    w1: Float[Array, " k"],
-    w2: Float[Array, " k"],
-    l1: Float[Array, " k"],
-    l2: Float[Array, " k"],
-    l3: Float[Array, " k"],
-) -> Float[Array, " k"]:
-    """Weights that go along when log-odds move on from l2 to l3.
-
-    From l1 to l2 the weight, w1 and then w2, has made up for some part of the change of its
-    inclusion rate, from none of it to all (weight * inclusion constant); it goes on to make up for
-    as much.
-    """
-    u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (l1, l2, l3))
-    change = u2 - u1
-    comparable = (w1 * w2 > 0) & (change != 0)
-    ratio = jnp.where(comparable, w2 / jnp.where(comparable, w1, 1), 1)
-    part = jnp.clip(-jnp.log(ratio) / jnp.where(comparable, change, 1), 0, 1)
-    return w2 * jnp.exp(part * (u2 - u3))
-
-
-def _log_inclusion_moves(start: State, first: State, second: State) -> Float[Array, "2 k"]:
-    """Absolute changes of log inclusion from one state to the next; zero where pruned."""
-    u0, u1, u2 = (
-        jnp.where(second.active, jax.nn.log_sigmoid(s.log_odds), 0) for s in (start, first, second)
-    )
-    return jnp.stack([jnp.abs(u1 - u0), jnp.abs(u2 - u1)])

@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from bmjax._checks import validate
-from bmjax._model import steps
+from bmjax._model import steps, sweep
 from bmjax._model.bound import bound_slack, lower_bound
 from bmjax._model.gradient_rule import Parameters, paper_optimizer
 from bmjax._model.problem import Problem, State
@@ -83,7 +83,7 @@ class EM:
 
     def init(self, problem: Problem, state: State) -> EMCarry:
         """The carry before the first step."""
-        return EMCarry(state, steps.residual(problem, state))
+        return EMCarry(state, sweep.residual(problem, state))
 
     def step(self, problem: Problem, carry: EMCarry) -> EMCarry:
         """One iteration."""
@@ -207,7 +207,7 @@ class EG:
         at one that bound is -inf.
         """
         before = carry.state
-        left = steps.residual(problem, before)
+        left = sweep.residual(problem, before)
         by_m, _ = steps.maximise(problem, before, before.active)
         by_g, optimizer = steps.ascend(problem, before, left, self._chain(problem), carry.optimizer)
         m_turn = self._takes_m_step(carry)
@@ -247,8 +247,8 @@ class EG:
         return carry.progress.stalled
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
-        residual = steps.residual(problem, state)
-        state = steps.sweep(problem, state, residual, self.sweeps, skip_pruned=True)
+        residual = sweep.residual(problem, state)
+        state = sweep.over_features(problem, state, residual, self.sweeps, skip_pruned=True)
         return steps.prune(problem, state)
 
 

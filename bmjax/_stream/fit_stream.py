@@ -4,294 +4,32 @@ Starts, moves and their order are those of `fit`, and so are the M step, the ext
 verdict. All of it runs here on the host, since it sees only k and k x k numbers.
 """
 
-from functools import partial
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
 
 from bmjax._checks import validate
-from bmjax._fitting.options import checked
+from bmjax._fitting.options import FitOptions, checked, takes_options
 from bmjax._fitting.units import leave
-from bmjax._model.bound import Masks, bound_of
-from bmjax._model.linalg import solve_normal_equations
-from bmjax._model.options import SPARSE_RATES, Plan
-from bmjax._model.problem import DUST, State, Status, Totals
-from bmjax._model.steps import precision_of, survivors, weights_and_rates
-from bmjax._results.covariance import uncertainty_of
-from bmjax._results.result import Result, Uncertainty
-from bmjax._runtime.backend import Array
+from bmjax._results.result import Result
 from bmjax._runtime.threads import one_blas_thread
-from bmjax._selection.criterion import Criterion, criterion
-from bmjax._selection.gram import Squares, residual_square
-from bmjax._selection.in_memory import report
-from bmjax._selection.moves import Surroundings, best_move
-from bmjax._selection.multistart import End, best_fit, score_of
-from bmjax._selection.starts import Point, best_subset, points_on, state_of
-from bmjax._solvers import convergence, one_fit
-from bmjax._solvers.accelerated import Accelerated, AcceleratedCarry, Candidate
+from bmjax._solvers.accelerated import Accelerated
 from bmjax._stream.blocks import Blocks
-from bmjax._stream.passes import MaskedPass, Passes
+from bmjax._stream.fitter import best_streamed
+from bmjax._stream.passes import Passes
 
 
-class _Step(NamedTuple):
-    """An EM iteration: the state after it, and its bound."""
-
-    state: State
-    bound: Float[Array, ""]
-
-
-def _m_step(totals: Totals, before: State, passed: MaskedPass, active: Bool[Array, " k"]) -> _Step:
-    """The M step over some features, at the masks that a pass has found."""
-    sums, n = passed.sums, totals.num_samples
-    state = weights_and_rates(totals, before, sums, active)
-    around = Squares(sums.gram, before.weights, sums.slope, sums.square, n)
-    sum_squares = residual_square(around, state.weights) + state.weights**2 @ sums.variance
-    state = state._replace(noise_precision=precision_of(totals, sum_squares / n))
-    masks = Masks(sums.kept / n, sums.left_out / n, passed.entropy)
-    return _Step(state, bound_of(totals, state, sum_squares, masks))
-
-
-@partial(jax.jit, static_argnames="solver")
-def _beyond(solver: Accelerated, carry: AcceleratedCarry, first: State, second: State) -> State:
-    return solver.beyond(carry, first, second)
-
-
-class _Lane(NamedTuple):
-    """A fit on its way.
-
-    Attributes:
-        carry: What the solver carries.
-        monitor: What the stopping rule remembers.
-        num_steps: Cycles made.
-        status: The verdict so far.
-    """
-
-    carry: AcceleratedCarry
-    monitor: convergence.Monitor
-    num_steps: Int[Array, ""]
-    status: Int[Array, ""]
-
-
-@partial(jax.jit, static_argnames="solver")
-def _advance(
-    solver: Accelerated,
-    totals: Totals,
-    tolerance: Float[Array, ""],
-    most_steps: Int[Array, ""],
-    lane: _Lane,
-    cycle: tuple[_Step, _Step, _Step],
-) -> _Lane:
-    """The lane after a cycle of three EM iterations."""
-    first, second, third = cycle
-    before = lane.carry
-    carry = solver.judge(
-        totals,
-        before,
-        first.state,
-        Candidate(second.state, before.residual, lambda: second.bound),
-        Candidate(third.state, before.residual, lambda: third.bound),
-    )
-    num_steps = lane.num_steps + 1
-    monitor, converged = convergence.observe(
-        totals, lane.monitor, before.state, carry.state, num_steps, tolerance
-    )
-    converged &= solver.settled(totals, carry, tolerance) | ~jnp.any(carry.state.active)
-    status = one_fit.verdict(carry.state, converged, solver.stalled(carry), num_steps >= most_steps)
-    return _Lane(carry, monitor, num_steps, status)
-
-
-@partial(jax.jit, static_argnames="solver")
-def _begun(
-    solver: Accelerated,
-    totals: Totals,
-    largest: Float[Array, " d"],
-    state: State,
-    most_steps: Int[Array, ""],
-) -> _Lane:
-    """A fit before its first cycle."""
-    carry = solver.carry_at(state, jnp.zeros(0))
-    sizes = jnp.sqrt(jnp.append(totals.mean_squares, totals.target_square))
-    nothing, no = ~jnp.any(state.active), jnp.asarray(False)
-    status = one_fit.verdict(state, nothing, no, most_steps < 1)
-    status = jnp.where(one_fit.squares_lost(sizes, largest), Status.NON_FINITE, status)
-    monitor = convergence.start(totals, state)
-    return _Lane(carry, monitor, jnp.zeros((), jnp.int32), status.astype(jnp.int32))
-
-
-class Streamed:
-    """A dataset that is read block by block, to be fitted from its starts.
-
-    Args:
-        passes: The passes over its rows.
-        totals: What it comes to as a whole.
-        options: What was asked.
-        solver: How to step.
-    """
-
-    def __init__(
-        self, passes: Passes, totals: Totals, options: one_fit.Options, solver: Accelerated
-    ):
-        self.totals, self.max_steps = totals, options.max_steps
-        self.iterations = solver.iterations
-        self._passes, self._tolerance, self._solver = passes, options.tolerance, solver
-
-    def start(self, point: Point, features: Int[Array, " k"]) -> State:
-        """The state before the first step from a point; masks are found by the first pass."""
-        del features
-        can_explain = (self.totals.mean_squares > 0) & (self.totals.target_square > 0)
-        return state_of(point, can_explain, self.totals.maskable, 0)
-
-    def fit(self, state: State, features: Int[Array, " k"], used: Int[Array, ""]) -> End:
-        """The end of the fit from a state; one more pass finds the sums there, for the moves."""
-        solver, totals = self._solver, self.totals
-        most_steps = np.asarray((self.max_steps - used) // solver.iterations, np.int32)
-        lane = _begun(solver, totals, self._passes.largest, state, most_steps)
-        while lane.status == Status.RUNNING:
-            first = self._em(jax.device_get(lane.carry.state))
-            second = self._em(first.state)
-            beyond = _beyond(solver, lane.carry, first.state, second.state)
-            cycle = first, second, self._em(jax.device_get(beyond))
-            lane = _advance(solver, totals, self._tolerance, most_steps, lane, cycle)
-        lane = jax.device_get(lane)
-        state, steps = lane.carry.state, lane.num_steps * solver.iterations
-        while True:  # each time round prunes a feature
-            passed = self._passes.masked(state)
-            active = self._survivors(state, passed)
-            if (active == state.active).all():
-                break
-            state = state._replace(active=active, weights=np.where(active, state.weights, 0))
-        end = _m_step(totals, state, passed, active)
-        outcome = one_fit.ended(totals, end.state, end.bound, steps, lane.status)
-        sums = passed.sums
-        around = Surroundings(
-            anchor=state.weights,
-            sums=sums,
-            with_all=sums.gram,
-            slope=sums.slope,
-            squares=np.diagonal(sums.gram),
-            entropy=passed.entropy,
-        )
-        return End(outcome, features, extra=around)
-
-    def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
-        """The score of a finished fit; -inf where it has none."""
-        return score_of(rule, self.totals, end.outcome)
-
-    def move(
-        self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
-    ) -> tuple[State, Int[Array, " k"], Float[Array, ""]]:
-        """The state after the best single move from an end, its features, and the rise."""
-        state, around = end.outcome.state, end.extra
-        return best_move(self.totals, rule, state, end.features, around, rate, rank)
-
-    def _em(self, state: State) -> _Step:
-        passed = self._passes.masked(state)
-        return _m_step(self.totals, state, passed, self._survivors(state, passed))
-
-    def _survivors(self, state: State, passed: MaskedPass) -> Bool[Array, " k"]:
-        return survivors(self.totals, state, passed.sums.kept / self.totals.num_samples)
-
-
-def _best(
-    passes: Passes,
-    options: one_fit.Options,
-    solver: Accelerated,
-    plan: Plan,
-    with_uncertainty: bool,
-) -> Result:
-    """The best of all starts and moves, in the units that the fit is made in."""
-    k = len(passes.largest) - 1
-    raw = passes.plain(np.zeros(k))
-    totals = _totals(passes, options, raw)
-    anchor = solve_normal_equations(raw.gram, raw.slope, np.ones(k, bool))
-    sums = passes.plain(anchor)
-    rule = criterion(plan.criterion, totals)
-    starts = _points(totals, options, plan, rule, sums)
-    end, record = best_fit(Streamed(passes, totals, options, solver), plan, starts, k)
-    certain = _uncertainty(passes, totals, raw.gram, sums, end) if with_uncertainty else None
-    return report(end, record, certain)
-
-
-def _totals(passes: Passes, options: one_fit.Options, raw: Squares) -> Totals:
-    """What the dataset comes to as a whole."""
-    n, k = raw.samples, len(raw.anchor)
-    unmasked = np.zeros(k, bool)
-    if options.unmasked is not None:
-        unmasked[: len(options.unmasked)] = options.unmasked
-    if passes.intercept:
-        unmasked[-1] = True
-    return Totals(
-        num_samples=n,
-        num_rows=np.asarray(passes.rows, np.int32),
-        mean_squares=np.diagonal(raw.gram) / n,
-        target_square=raw.square / n,
-        maskable=~unmasked,
-        noise_precision=options.noise_precision,
-        prune_threshold=options.prune_threshold,
-    )
-
-
-def _points(
-    totals: Totals, options: one_fit.Options, plan: Plan, rule: Criterion, sums: Squares
-) -> Point:
-    """Where the starts are, those from the best subset first, as for `fit`."""
-    n, k = totals.num_samples, len(sums.anchor)
-    points = []
-    if plan.sparse:
-        rates = np.asarray(SPARSE_RATES[: plan.sparse])
-        support, weights = best_subset(totals, rule, sums)
-        square = residual_square(sums, weights) / n
-        points.append(points_on(totals, rates, support, weights, square))
-    for row in options.rates:
-        rates = np.ones(k)
-        rates[: len(row)] = row
-        rates = np.where(totals.maskable, rates, 1)
-        weights = solve_normal_equations(sums.gram, sums.slope + sums.gram @ sums.anchor, rates > 0)
-        square = residual_square(sums, weights) / n
-        one = Point(rates, weights, precision_of(totals, square))
-        points.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], one))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *points)
-
-
-def _uncertainty(
-    passes: Passes, totals: Totals, gram: Float[Array, "k k"], sums: Squares, end: End
-) -> Uncertainty:
-    state = end.outcome.state
-    covariance = gram / totals.num_samples - np.outer(passes.mean, passes.mean)
-    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0))
-    # What is left of a constant column is rounding.
-    spread = np.where(spread > DUST * np.finfo(spread.dtype).eps * np.abs(passes.mean), spread, 0)
-    unit = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0)
-    return uncertainty_of(
-        totals,
-        state,
-        end.features,
-        omega=end.extra.sums.omega,
-        gram=gram,
-        left=lambda: residual_square(sums, np.where(state.active, state.coef, 0)),
-        correlation=np.clip(covariance * unit[:, None] * unit[None, :], -1, 1),
-    )
-
-
+@takes_options("standardize", "solver", "initial_weights")
 def fit_stream(
     blocks: Any,
     *,
-    intercept: bool = False,
-    unmasked: ArrayLike | None = None,
-    noise_precision: ArrayLike | None = None,
-    initial_inclusion: ArrayLike | None = None,
-    starts: ArrayLike | None = None,
-    moves: int | None = None,
-    criterion: str = "learned",
-    prune_threshold: ArrayLike | None = None,
-    tolerance: ArrayLike = 1e-3,
-    max_steps: int = 20_000,
     uncertainty: bool = True,
     block_rows: int | None = None,
+    **options: Unpack[FitOptions],
 ) -> Result:
     """Fit a dataset that does not fit into memory, as `fit` fits one that does.
 
@@ -308,17 +46,8 @@ def fit_stream(
             tuples: a list, any other iterable that can be read again and again, or a function
             that returns an iterator over them, the same rows each time. All of k features;
             blocks may differ in length. There have to be more rows than features.
-        intercept: As for `fit`.
-        unmasked: As for `fit`.
-        noise_precision: As for `fit`.
-        initial_inclusion: As for `fit`.
-        starts: As for `fit`.
-        moves: As for `fit`.
-        criterion: As for `fit`.
-        prune_threshold: As for `fit`.
-        tolerance: As for `fit`.
-        max_steps: Most iterations, over all starts and moves. Each is a pass over the rows; three
-            more come before the first, and one after every fit.
+        options: The options of a fit, by name. An iteration is a pass over the rows; three more
+            come before the first, and one after every fit.
         uncertainty: As for `fit`.
         block_rows: Rows worked on at a time, by each core. Default: 1 MiB of them, as float64.
 
@@ -336,27 +65,11 @@ def fit_stream(
     source = Blocks(blocks, block_rows)
     wanted = validate.flag("uncertainty", uncertainty)
     with jax.enable_x64(True):
-        options, solver, plan, frame = checked(
-            source.k,
-            jnp.dtype("float64"),
-            intercept=intercept,
-            unmasked=unmasked,
-            standardize=False,
-            solver=None,
-            noise_precision=noise_precision,
-            initial_weights=None,
-            initial_inclusion=initial_inclusion,
-            starts=starts,
-            moves=moves,
-            criterion=criterion,
-            prune_threshold=prune_threshold,
-            tolerance=tolerance,
-            max_steps=max_steps,
-        )
+        numbers, solver, plan, frame = checked(source.k, jnp.dtype("float64"), options)
         passes = Passes(source, frame)
         assert isinstance(solver, Accelerated)
-        options = jax.device_get(options)
+        numbers = jax.device_get(numbers)
         with np.errstate(all="ignore"), one_blas_thread():
-            result = _best(passes, options, solver, plan, wanted)
+            result = best_streamed(passes, numbers, solver, plan, wanted)
             result = leave(frame, passes.units, result, np)
     return jax.tree.map(jnp.asarray, result)  # in the type that the caller's JAX has

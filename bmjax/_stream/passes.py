@@ -21,7 +21,8 @@ from bmjax._fitting.units import Units
 from bmjax._model.bound import entropy
 from bmjax._model.options import Frame
 from bmjax._model.problem import DUST, Problem, State
-from bmjax._model.steps import MaskedSums, mask_offset, masked_sums, residual, visit
+from bmjax._model.sums import MaskedSums, masked_sums
+from bmjax._model.sweep import mask_offset, residual, visit
 from bmjax._runtime.backend import Array
 from bmjax._runtime.threads import Settings, cores
 from bmjax._selection.gram import Squares

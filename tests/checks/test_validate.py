@@ -82,7 +82,7 @@ def test_refused_with_a_message(X, y, options, error, message, monkeypatch):
     def traced(*args, **kwargs):
         raise AssertionError("the solver was reached")
 
-    monkeypatch.setattr("bmjax._fitting.fit._fit", traced)
+    monkeypatch.setattr("bmjax._fitting.fit.compiled", traced)
     with pytest.raises(error, match=message):
         bmjax.fit(X, y, **options)
 

@@ -219,9 +219,9 @@ NOISY = ("signal", "noise", "integers", "heavy tails")
 def course(X, y, r):
     """The bounds of a history, how far each may fall by rounding, and whether it is to be compared.
 
-    Rounding is that of `bmjax._model.bound.bound_slack` times the largest term of a residual over the
-    noise: that is what a small residual keeps of the rounding of large terms. A row counts if the
-    same features are active as in the one before.
+    Rounding is that of `bound_slack` times the largest term of a residual over the noise: that is
+    what a small residual keeps of the rounding of large terms. A row counts if the same features
+    are active as in the one before.
     """
     h = r.history
     rows = h.active_count >= 0

@@ -8,7 +8,7 @@ import pytest
 
 import bmjax
 from benchmarks import reference
-from bmjax._model import steps, working_set
+from bmjax._model import steps, sweep, working_set
 from bmjax._model.gradient_rule import (
     Parameters,
     cap_inclusion_update,
@@ -290,7 +290,7 @@ def test_an_iteration_of_the_features_in_slots(count, weighted):
     )
 
     def iterate(problem, state):
-        return steps.em_iteration(problem, state, steps.residual(problem, state), 1)
+        return steps.em_iteration(problem, state, sweep.residual(problem, state), 1)
 
     whole, left = iterate(problem, state)
     assert whole.active.sum() == max(int(state.active.sum()) - 1, 0)

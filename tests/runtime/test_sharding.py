@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import bmjax
-from bmjax._fitting.fit import Outputs, _fit, room_of
+from bmjax._fitting.dataset import Outputs, room_of, settings_of
+from bmjax._fitting.fit import compiled
 from bmjax._fitting.options import checked
 from bmjax._runtime import sharding
 from tests import processes
@@ -96,37 +97,13 @@ def test_the_work_of_a_device_is_its_share():
 
 
 def work_of_one(devices, n=16_000, k=4):
-    given = checked(
-        k,
-        jnp.dtype(float),
-        intercept=False,
-        unmasked=None,
-        standardize=False,
-        solver=None,
-        noise_precision=None,
-        initial_weights=None,
-        initial_inclusion=0.5,
-        starts=None,
-        moves=None,
-        criterion="learned",
-        prune_threshold=None,
-        tolerance=1e-3,
-        max_steps=100,
-    )
+    given = checked(k, jnp.dtype(float), {"initial_inclusion": 0.5, "max_steps": 100})
     over = sharding.checked(jax.make_mesh((devices,), ("x",), devices=jax.devices()[:devices]))
     X, y, _ = uniform_design(0, k, n=n)
     X, y, _ = sharding.rows_split(over, jnp.asarray(X), jnp.asarray(y), None)
-    program = _fit.lower(
-        X,
-        y,
-        None,
-        sharding.everywhere(over, given.options),
-        solver=given.solver,
-        plan=given.plan,
-        frame=given.frame,
-        room=room_of(n, k, given),
-        outputs=Outputs(uncertainty=False),
-    ).compile()
+    settings = settings_of(given, room_of(n, k, given), Outputs(uncertainty=False))
+    numbers = sharding.everywhere(over, given.options)
+    program = compiled.lower(X, y, None, numbers, settings=settings).compile()
     text = program.as_text()
     # Sums cross, rows never do.
     assert ("all-reduce(" in text) == (devices > 1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bmjax
-from bmjax._model import steps
-from bmjax._solvers.accelerated import Landmark
+from bmjax._model import sweep
+from bmjax._solvers.extrapolation import Landmark
 from tests.helpers import some_state
 
 SOLVER = bmjax.Accelerated()
@@ -119,16 +119,16 @@ def test_sweep_from_the_residual_of_other_weights(sweeps):
     """The same as from the residual that the state's own weights leave."""
     problem, state = some_state(1)
     before = state._replace(weights=jnp.where(state.active, 1.3 * state.weights + 0.1, 0))
-    with_old = steps.sweep(
-        problem, state, steps.residual(problem, before), sweeps, True, before.weights
+    with_old = sweep.over_features(
+        problem, state, sweep.residual(problem, before), sweeps, True, before.weights
     )
-    with_own = steps.sweep(problem, before, steps.residual(problem, before), sweeps, True)
+    with_own = sweep.over_features(problem, before, sweep.residual(problem, before), sweeps, True)
     assert jnp.abs(with_old.mask_mean - with_own.mask_mean).max() > 1e-3
 
     # By hand: each feature's old effect is taken out and its new one put in.
     X, masks = np.asarray(problem.X), np.array(state.mask_mean)
-    left, w = np.asarray(steps.residual(problem, before)), np.asarray(before.weights)
-    offset = np.asarray(steps.mask_offset(state, problem.num_samples))
+    left, w = np.asarray(sweep.residual(problem, before)), np.asarray(before.weights)
+    offset = np.asarray(sweep.mask_offset(state, problem.num_samples))
     for _ in range(sweeps):
         for j in np.flatnonzero(state.active):
             new_effect = X[j] * float(state.weights[j])

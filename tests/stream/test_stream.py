@@ -9,13 +9,14 @@ import pytest
 
 import bmjax
 from bmjax import Status
-from bmjax._model import steps
+from bmjax._model import sweep
 from bmjax._model.options import Frame
 from bmjax._model.problem import Totals
+from bmjax._model.sums import masked_sums
 from bmjax._selection.criterion import criterion
 from bmjax._selection.moves import Surroundings, best_move, surroundings
 from bmjax._stream.blocks import Blocks
-from bmjax._stream.fit_stream import _m_step
+from bmjax._stream.fitter import _m_step
 from bmjax._stream.passes import Passes
 from tests.helpers import normal_design, uniform_design
 
@@ -118,8 +119,8 @@ def test_sums_and_steps_are_those_in_memory(data):
     problem, totals, state = some_fit(data)
     problem, totals, state = jax.device_get((problem, totals, state))
     passed = Passes(Blocks(data, ROWS), Frame()).masked(state)
-    left = steps.residual(problem, state)
-    sums, _ = steps.masked_sums(problem, state, left)
+    left = sweep.residual(problem, state)
+    sums, _ = masked_sums(problem, state, left)
     on = np.asarray(state.active)
     # The masks of the pass rest within 1e-4 of the noise level.
     close = {"rtol": 1e-4, "atol": 1e-3}

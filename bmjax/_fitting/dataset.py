@@ -1,0 +1,108 @@
+"""One dataset in the units of the fit: how much room it needs, and its fits from their starts."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Array, Bool
+
+from bmjax._checks import validate
+from bmjax._fitting.options import Checked
+from bmjax._model.options import Frame, Options, Plan
+from bmjax._model.problem import Problem
+from bmjax._results.covariance import uncertainty as uncertainty_at
+from bmjax._results.result import Result, Starts
+from bmjax._runtime import ladder
+from bmjax._selection.in_memory import InMemory, report
+from bmjax._selection.multistart import End, best_fit
+from bmjax._selection.starts import Point, Room
+from bmjax._solvers.paper import Solver
+
+T = TypeVar("T")
+
+
+class Outputs(NamedTuple):
+    """What is wanted of a fit beside the fit itself, a static argument.
+
+    Attributes:
+        uncertainty: Whether to find the covariance of the effects.
+        history_length: Steps of the solver to keep a record of, None for no record.
+        differentiable: Whether the effects have a derivative.
+    """
+
+    uncertainty: bool
+    history_length: int | None = None
+    differentiable: bool = False
+
+
+class Settings(NamedTuple):
+    """All that is compiled into a fit, a static argument.
+
+    Attributes:
+        solver: How to step.
+        plan: How many fits a dataset gets.
+        frame: How a dataset is brought into the form that is fitted.
+        room: How many features there is room for.
+        outputs: What is wanted of the fit beside the fit itself.
+    """
+
+    solver: Solver
+    plan: Plan
+    frame: Frame
+    room: Room
+    outputs: Outputs
+
+
+def settings_of(given: Checked, room: Room, outputs: Outputs) -> Settings:
+    """The settings of checked arguments."""
+    return Settings(given.solver, given.plan, given.frame, room, outputs)
+
+
+def room_of(n: int, k: int, given: Checked) -> Room:
+    """The room of a fit whose values cannot be looked at: as much as it may need."""
+    width = k + int(given.frame.intercept)
+    if n > width or given.plan.dense:
+        return Room(n > width, width, width)
+    most = min(n // 2 + always_in(given, k) + 1, width)
+    return Room(False, most, most)
+
+
+def always_in(given: Checked, k: int) -> int:
+    """How many features are never masked, all of them where that cannot be looked at."""
+    unmasked = given.options.unmasked
+    chosen = 0 if unmasked is None else int(np.sum(unmasked)) if validate.at_hand(unmasked) else k
+    return chosen + int(given.frame.intercept)
+
+
+def with_room(
+    find: Callable[[Room], tuple[T, Bool[Array, "..."]]], room: Room, most: int
+) -> tuple[T, Room]:
+    """What a search finds once it has all the slots that it needs, and how many these are.
+
+    Args:
+        find: The search: what it finds, and whether (or for which dataset) it ran out of slots.
+        room: Room to begin with.
+        most: Slots beyond which there is nothing to look for.
+    """
+    found, full = find(room)
+    while np.any(full) and room.search < most:
+        room = room._replace(search=ladder.slots(4 * room.search, most))
+        found, full = find(room)
+    return found, room
+
+
+def best_of_all(
+    problem: Problem, options: Options, settings: Settings, starts: Point
+) -> tuple[End, Result]:
+    """The best fit of a dataset, and what is reported of it, both in the units of the fit."""
+    fitter = InMemory(problem, options, settings.solver, settings.outputs.history_length)
+    end, record = best_fit(fitter, settings.plan, starts, settings.room.fit)
+    return end, reported(problem, end, record, settings.outputs)
+
+
+def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Result:
+    """What is reported of a dataset's best fit."""
+    certain = None
+    if outputs.uncertainty:
+        certain = uncertainty_at(problem, end.outcome.state, end.features)
+    return report(end, record, certain)

@@ -1,0 +1,119 @@
+"""The E step's sweep: one feature's masks after another's, given the masks of the others."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Float
+
+from bmjax._model.problem import Problem, State
+from bmjax._runtime.backend import Array
+
+
+def over_features(
+    problem: Problem,
+    state: State,
+    residual: Float[Array, " n"],
+    sweeps: int,
+    skip_pruned: bool = False,
+    residual_weights: Float[Array, " k"] | None = None,
+) -> State:
+    """The E step from a residual already at hand.
+
+    With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
+    after them, and the masks of pruned ones are left as they are, without effect since their
+    weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
+    `residual_weights` are those that the residual was left with, if not those of the state.
+    """
+    offset = mask_offset(state, problem.num_samples)
+    carry = state.mask_mean, residual
+    mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
+    return state._replace(mask_mean=mask_mean)
+
+
+def mask_offset(state: State, n: int | Float[Array, ""]) -> Float[Array, " k"]:
+    """What every sample adds to the log-odds of a mask: logit(pi) - 1 / (2 n pi).
+
+    -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
+    """
+    live = state.active & (state.log_odds > -jnp.inf)
+    log_odds = jnp.where(live, state.log_odds, 0)
+    return jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
+
+
+def visit(
+    X: Float[Array, "k n"],
+    state: State,
+    offset: Float[Array, " k"],
+    carry: tuple[Float[Array, "k n"], Float[Array, " n"]],
+    sweeps: int,
+    skip_pruned: bool,
+    residual_weights: Float[Array, " k"] | None = None,
+) -> tuple[Float[Array, "k n"], Float[Array, " n"]]:
+    """Masks and residual after all features have been visited so many times.
+
+    Args:
+        X: Features.
+        state: Weights, noise precision and what is active; its masks are not looked at.
+        offset: What every sample adds to the log-odds of a mask.
+        carry: Masks and residual before.
+        sweeps: How many times.
+        skip_pruned: See `sweep`.
+        residual_weights: See `sweep`.
+    """
+    k = len(X)
+    weights = jnp.where(state.active, state.weights, 0)
+    features, count = jnp.arange(k, dtype=jnp.int32), k
+    if skip_pruned:
+        needed = _in_any_lane(state.active)
+        features = jnp.argsort(~needed, stable=True).astype(jnp.int32)
+        count = jnp.sum(needed, dtype=jnp.int32)
+
+    def visit_one(weights_before, position, carry):
+        mask_mean, residual = carry
+        feature = features[position]
+        # Reading and writing one row by dynamic slices keeps the update in place: other forms
+        # make XLA on CPU copy the whole array for every feature.
+        x = lax.dynamic_index_in_dim(X, feature, keepdims=False)
+        old = lax.dynamic_index_in_dim(mask_mean, feature, keepdims=False)
+        without = residual + old * (x * weights_before[feature])
+        effect = x * weights[feature]
+        new = jax.nn.sigmoid(
+            state.noise_precision * effect * (without - 0.5 * effect) + offset[feature]
+        )
+        mask_mean = lax.dynamic_update_index_in_dim(mask_mean, new, feature, 0)
+        return mask_mean, without - new * effect
+
+    before = weights if residual_weights is None else residual_weights
+    carry = lax.fori_loop(0, count, partial(visit_one, before), carry)
+    again = partial(visit_one, weights)  # one function, so that JAX compiles it once
+    for _ in range(sweeps - 1):
+        carry = lax.fori_loop(0, count, again, carry)
+    return carry
+
+
+def _shared_by_lanes(combine: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A value as it is; under `vmap` one for all lanes, combined from theirs along axis 0."""
+
+    @jax.custom_batching.custom_vmap
+    def shared(value):
+        return value
+
+    @shared.def_vmap
+    def _(axis_size, in_batched, value):
+        del axis_size
+        return (shared(combine(value) if in_batched[0] else value), False)
+
+    return shared
+
+
+def residual(problem: Problem, state: State) -> Float[Array, " n"]:
+    """What the expected masks leave of y, y - (X o M) weights."""
+    # A product, since XLA on CPU takes seconds for a sum over the rows of (50, 1e6) numbers.
+    return problem.y - state.weights @ (problem.X * state.mask_mean)
+
+
+# The features to visit: one list for all lanes, so that the loop stays a loop.
+_in_any_lane = _shared_by_lanes(partial(jnp.any, axis=0))

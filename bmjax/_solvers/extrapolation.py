@@ -1,0 +1,82 @@
+"""How far a course of log-odds has still to go, judged from its last moves."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from bmjax._model.problem import State
+
+# Moves that a landmark has to be away for the difference to it to be one of the course.
+_FAR = 3.0
+
+
+class Landmark(NamedTuple):
+    """A point that a course has come by.
+
+    Attributes:
+        log_odds: Log-odds of each inclusion rate there.
+        move: By how much an EM iteration moved them.
+    """
+
+    log_odds: Float[Array, " k"]
+    move: Float[Array, " k"]
+
+
+def rate_of_convergence(
+    l0: Float[Array, " k"],
+    l1: Float[Array, " k"],
+    l2: Float[Array, " k"],
+    landmark: Landmark,
+    selected: Bool[Array, ""],
+) -> tuple[Float[Array, " k"], Bool[Array, " k"]]:
+    """The ratio of successive moves along each course, and which of the courses move at all.
+
+    Args:
+        l0: Log-odds before two EM iterations.
+        l1: After the first.
+        l2: After the second.
+        landmark: Where the cycle before measured the course.
+        selected: Whether to judge by the landmark, where it is far enough.
+    """
+    r1, r2 = l1 - l0, l2 - l1
+    # A move within rounding says nothing of the course, whatever it is multiplied by.
+    noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
+    moving = (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
+    side_by_side = r2 / jnp.where(moving, r1, 1)
+    # The first moves after an extrapolation still hold what it has stirred up, which shows less
+    # the further back the move is that the present one is compared with.
+    distance = l1 - landmark.log_odds
+    far = selected & (jnp.abs(distance) > _FAR * jnp.abs(r2))
+    from_afar = 1 + (r2 - landmark.move) / jnp.where(far, distance, 1)
+    return jnp.where(far, from_afar, side_by_side), moving
+
+
+def along(
+    w1: Float[Array, " k"],
+    w2: Float[Array, " k"],
+    l1: Float[Array, " k"],
+    l2: Float[Array, " k"],
+    l3: Float[Array, " k"],
+) -> Float[Array, " k"]:
+    """Weights that go along when log-odds move on from l2 to l3.
+
+    From l1 to l2 the weight, w1 and then w2, has made up for some part of the change of its
+    inclusion rate, from none of it to all (weight * inclusion constant); it goes on to make up for
+    as much.
+    """
+    u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (l1, l2, l3))
+    change = u2 - u1
+    comparable = (w1 * w2 > 0) & (change != 0)
+    ratio = jnp.where(comparable, w2 / jnp.where(comparable, w1, 1), 1)
+    part = jnp.clip(-jnp.log(ratio) / jnp.where(comparable, change, 1), 0, 1)
+    return w2 * jnp.exp(part * (u2 - u3))
+
+
+def log_inclusion_moves(start: State, first: State, second: State) -> Float[Array, "2 k"]:
+    """Absolute changes of log inclusion from one state to the next; zero where pruned."""
+    u0, u1, u2 = (
+        jnp.where(second.active, jax.nn.log_sigmoid(s.log_odds), 0) for s in (start, first, second)
+    )
+    return jnp.stack([jnp.abs(u1 - u0), jnp.abs(u2 - u1)])
