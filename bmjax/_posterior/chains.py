@@ -60,14 +60,14 @@ class Ground(NamedTuple):
     Attributes:
         table: Of the evidence.
         most: Largest support.
-        real: How many of the w features there are; the rest fill up a shape.
+        anchors: Weights that the anchor of a pair is drawn by; zero for what fills up a shape.
         elsewhere: Whether a feature is in the working set by chance.
         chance: Logarithm of the probability of the working set, by how many of those are in.
     """
 
     table: Table
     most: Int[Array, ""]
-    real: Int[Array, ""]
+    anchors: Float[Array, " w"]
     elsewhere: Bool[Array, " w"]
     chance: Float[Array, " sizes"]
 
@@ -201,9 +201,7 @@ def advanced(
 
         # Which of the events comes first: a flip, or a pair.
         single = draw[0] * (busy + PAIRS) < busy
-        last = ground.real - 1
-        anchor = (draw[1] * ground.real.astype(dtype)).astype(jnp.int32)
-        anchor = jnp.minimum(anchor, last)
+        anchor = _chosen(ground.anchors, draw[1])
         pairs = _pair_rates(ground, edge, matrix[anchor, :w], now.log, anchor)
         total = jnp.sum(pairs)
         chosen = _chosen(jnp.where(single, rate, pairs), draw[2])

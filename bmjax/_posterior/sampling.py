@@ -41,6 +41,8 @@ class Width(NamedTuple):
 
 
 _WIDE = Width(every=96, core=64, least=96, spare=48)
+_SEEN_ANEW = tuple(4**i for i in range(10))
+_LEAST_DOUBT = 0.05  # of a feature whose probability seems to be zero or one
 _ROOM = 0.8  # of the working set that a support may fill
 
 
@@ -158,23 +160,30 @@ class _Run:
         self.ground = Ground(
             table=table,
             most=np.int32(most),
-            real=np.int32(min(width, f)),
+            anchors=np.zeros(width),
             elsewhere=np.zeros(width, bool),
             chance=chance,
         )
         self.rounds = 0
+        self.anchors = np.ones(f)
         if not wide:
             self.gram = _filled(sums.columns @ sums.columns.T, width)
             self.slope = np.pad(sums.columns @ sums.target, (0, width - f))
 
     def round(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
         """One round of all chains; where they are after it."""
+        # Pairs are tried most where the chains are in doubt, as far as is known: seen anew after
+        # 1, 4, 16, ... rounds, so ever more seldom, which is what lets the chains settle.
+        if kept.tallies and len(kept.tallies) in _SEEN_ANEW:
+            p = agreement(kept, len(kept.tallies) // 2).probability
+            self.anchors = np.sqrt(p * (1 - p)) + _LEAST_DOUBT
         return (self._wide if self.wide else self._whole)(supports, keys, in_groups, kept)
 
     def _whole(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
         f = supports.shape[1]
         inside = np.pad(supports, ((0, 0), (0, self.width - f)))
         nowhere = np.zeros_like(inside)
+        anchors = np.pad(self.anchors, (0, self.width - f))[None].repeat(len(inside), 0)
 
         def work(group: slice) -> Any:
             found = PROGRAMS.call(
@@ -184,6 +193,7 @@ class _Run:
                 inside[group],
                 self.ground,
                 nowhere[group],
+                anchors[group],
                 keys[group],
                 static={"steps": STEPS},
             )
@@ -217,6 +227,7 @@ class _Run:
         sets = np.stack([drawn(self.generator, s, self.core, self.width) for s in supports])
         inside = np.take_along_axis(supports, sets, 1)
         elsewhere = ~self.core[sets]
+        anchors = self.anchors[sets]
 
         def work(group: slice) -> Any:
             own = columns[sets[group]]
@@ -227,6 +238,7 @@ class _Run:
                 inside[group],
                 self.ground,
                 elsewhere[group],
+                anchors[group],
                 keys[group],
                 static={"steps": STEPS},
             )

@@ -62,6 +62,7 @@ def round_of_steps(
     inside: Bool[Array, "c w"],
     ground: Ground,
     elsewhere: Bool[Array, "c w"],
+    anchors: Float[Array, "c w"],
     keys: Array,
     *,
     steps: int,
@@ -74,19 +75,27 @@ def round_of_steps(
         inside: Where the chains are.
         ground: What they have in common.
         elsewhere: Which features are in each working set by chance.
+        anchors: Weights that the anchors of pairs are drawn by.
         keys: A random key for each.
         steps: How many steps.
     """
 
-    def one(gram: Array, slope: Array, inside: Array, elsewhere: Array, key: Array) -> tuple:
+    def one(
+        gram: Array, slope: Array, inside: Array, elsewhere: Array, anchors: Array, key: Array
+    ) -> tuple:
         matrix, inside = swept_to(augmented(gram, slope), inside)
         draws = jax.random.uniform(key, (steps, 4), gram.dtype)
-        place = Place(matrix, inside)
-        place, tally, visits = advanced(place, ground._replace(elsewhere=elsewhere), draws)
+        place, own = (
+            Place(matrix, inside),
+            ground._replace(elsewhere=elsewhere, anchors=anchors),
+        )
+        place, tally, visits = advanced(place, own, draws)
         return place.inside, tally, visits
 
     of_each = 0 if gram.ndim == 3 else None
-    return jax.vmap(one, in_axes=(of_each, of_each, 0, 0, 0))(gram, slope, inside, elsewhere, keys)
+    return jax.vmap(one, in_axes=(of_each, of_each, 0, 0, 0, 0))(
+        gram, slope, inside, elsewhere, anchors, keys
+    )
 
 
 def at_large(
