@@ -30,6 +30,11 @@ except ImportError as error:
         'bmjax.sklearn needs scikit-learn 1.6 or newer: pip install "bmjax[sklearn]"'
     ) from error
 
+# Defined where the posterior is; scikit-learn is known to be there by now.
+from bmjax._posterior.estimator import (
+    SupportPosteriorRegressor as SupportPosteriorRegressor,
+)
+
 _SOLVERS: dict[str, type[Solver]] = {
     "accelerated": bmjax.Accelerated,
     "em": bmjax.EM,

@@ -22,7 +22,7 @@ from bmjax._io.files import write_whole
 from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[2]
-OPTIONS = "--target --keep --weights --no-intercept --stability --seed --save --plot".split()
+OPTIONS = "--target --keep --weights --no-intercept --stability --posterior --seed --save --plot".split()
 
 
 @pytest.fixture
@@ -430,6 +430,7 @@ def test_save_json(capsys, write, table, tmp_path):
         "intercept": True,
         "standardize": True,
         "stability": None,
+        "posterior": False,
         "seed": None,
     }
     assert any("units of the target" in note for note in content["notes"])
