@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Made = TypeVar("Made")
 
@@ -13,6 +13,7 @@ def parse(
     kind: str,
     names: Sequence[str],
     flags: Mapping[str, str],
+    values: Mapping[str, tuple[Callable[[str], Any], str]] | None = None,
 ) -> argparse.Namespace:
     """Read the arguments; a name that there is not ends the program with a message.
 
@@ -22,6 +23,7 @@ def parse(
         kind: What a part is called, such as `section`.
         names: The parts there are.
         flags: Options without a value, and the help for each.
+        values: Options with a value, how it is read, and the help for each; absent, it is None.
 
     Returns:
         The options by their names, and in `chosen` the parts named, or all of them.
@@ -30,6 +32,8 @@ def parse(
     parser.add_argument("chosen", nargs="*", metavar=kind.upper(), help=", ".join(names))
     for flag, meaning in flags.items():
         parser.add_argument(f"--{flag}", action="store_true", help=meaning)
+    for name, (read, meaning) in (values or {}).items():
+        parser.add_argument(f"--{name}", type=read, help=meaning)
     arguments = parser.parse_args()
     unknown = set(arguments.chosen) - set(names)
     if unknown:

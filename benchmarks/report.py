@@ -53,7 +53,10 @@ def save_table(
     origin = {"command": command, **environment()}
     lines = [f"# {name}: {value}" for name, value in origin.items()]
     lines += [f"# {' '.join(remark.split())}" for remark in remarks]
-    path.write_text("\n".join([*lines, table.to_csv(index=False, float_format="%.6g")]))
+    # A file that is there is whole, also if the process is killed while it writes.
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.write_text("\n".join([*lines, table.to_csv(index=False, float_format="%.6g")]))
+    unfinished.replace(path)
     return origin
 
 

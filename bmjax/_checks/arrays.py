@@ -40,7 +40,7 @@ def real_array(name: str, value: Any) -> Any:
 
 
 def floating_array(name: str, value: Any) -> Any:
-    """The same in a floating-point type.
+    """A real array in a floating-point type.
 
     Raises:
         TypeError: If it is not an array of real numbers.

@@ -35,7 +35,7 @@ def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
 def weighted_data(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """The same with weights of the samples, (n,); rows of weight zero are not looked at.
+    """X, y and the weights of the samples, (n,); rows of weight zero are not looked at.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.

@@ -87,9 +87,9 @@ def fit_batch(
         _of_one_length, options=options, uncertainty=uncertainty, width=width, mesh=mesh
     )
     if not is_ragged(X):
-        return fit_them(X, y, sample_weights)
+        return fit_them((X, y, sample_weights))
     groups = by_rung(X, y, sample_weights)
-    parts = [fit_them(group.X, group.y, group.sample_weights) for group in groups]
+    parts = [fit_them((group.X, group.y, group.sample_weights)) for group in groups]
     spent = [part.lane_steps for part in parts if part.lane_steps is not None]
     order = np.argsort(np.concatenate([group.numbers for group in groups]))
     result = jax.tree.map(
@@ -100,17 +100,10 @@ def fit_batch(
 
 
 def _of_one_length(
-    X: Any,
-    y: Any,
-    sample_weights: Any,
-    *,
-    options: FitOptions,
-    uncertainty: Any,
-    width: Any,
-    mesh: Any,
+    data: tuple[Any, Any, Any], *, options: FitOptions, uncertainty: Any, width: Any, mesh: Any
 ) -> Result:
-    """The fits of datasets of one length."""
-    features, targets, counts, dtype = validate.batch(X, y, sample_weights)
+    """The fits of datasets of one length, given as X, y and sample weights."""
+    features, targets, counts, dtype = validate.batch(*data)
     b, n = targets.shape
     k = features.shape[-1]
     given = checked(k, dtype, options)

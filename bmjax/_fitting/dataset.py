@@ -22,17 +22,15 @@ T = TypeVar("T")
 
 
 class Outputs(NamedTuple):
-    """What is wanted of a fit beside the fit itself, a static argument.
+    """The extra outputs that were asked of a fit, a static argument.
 
     Attributes:
         uncertainty: Whether to find the covariance of the effects.
         history_length: Steps of the solver to keep a record of, None for no record.
-        differentiable: Whether the effects have a derivative.
     """
 
     uncertainty: bool
     history_length: int | None = None
-    differentiable: bool = False
 
 
 class Settings(NamedTuple):
@@ -43,7 +41,7 @@ class Settings(NamedTuple):
         plan: How many fits a dataset gets.
         frame: How a dataset is brought into the form that is fitted.
         room: How many features there is room for.
-        outputs: What is wanted of the fit beside the fit itself.
+        outputs: The extra outputs that were asked of the fit.
     """
 
     solver: Solver
@@ -77,12 +75,16 @@ def always_in(given: Checked, k: int) -> int:
 def with_room(
     find: Callable[[Room], tuple[T, Bool[Array, "..."]]], room: Room, most: int
 ) -> tuple[T, Room]:
-    """What a search finds once it has all the slots that it needs, and how many these are.
+    """Run a search again with more slots until it has enough of them.
 
     Args:
-        find: The search: what it finds, and whether (or for which dataset) it ran out of slots.
+        find: The search. It returns its findings and whether it ran out of slots (for each
+            dataset, if there are several).
         room: Room to begin with.
-        most: Slots beyond which there is nothing to look for.
+        most: The largest number of slots that could be of use.
+
+    Returns:
+        The findings, and the room that they needed.
     """
     found, full = find(room)
     while np.any(full) and room.search < most:
@@ -101,7 +103,7 @@ def best_of_all(
 
 
 def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Result:
-    """What is reported of a dataset's best fit."""
+    """The report on a dataset's best fit, with the covariance of the effects if asked for."""
     certain = None
     if outputs.uncertainty:
         certain = uncertainty_at(problem, end.outcome.state, end.features)

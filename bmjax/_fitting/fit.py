@@ -26,7 +26,7 @@ from bmjax._fitting.options import Checked, FitOptions, checked, takes_options
 from bmjax._fitting.units import enter, leave
 from bmjax._model.options import Options
 from bmjax._model.working_set import gathered, spread
-from bmjax._results.implicit import implicit_coef
+from bmjax._results.implicit import Optimum, optimum
 from bmjax._results.result import Result
 from bmjax._runtime import ladder, sharding
 from bmjax._runtime.precision import full_precision
@@ -43,7 +43,6 @@ def fit(
     sample_weights: ArrayLike | None = None,
     uncertainty: bool = True,
     history: bool = False,
-    differentiable: bool = False,
     mesh: Mesh | None = None,
     **options: Unpack[FitOptions],
 ) -> Result:
@@ -68,24 +67,22 @@ def fit(
             `predict(..., return_std=True)`.
         history: Whether to record each step of the solver in the fit that is returned: each
             iteration, for `Accelerated` each cycle of three. Takes that many rows of memory.
-        differentiable: Whether `coef` and `intercept` have a derivative with respect to y and to
-            a known `noise_precision`, in forward and reverse mode, such as by
-            `jax.jacobian(lambda y: fit(X, y, differentiable=True).coef)(y)`. It is that of the
-            optimum found, by the implicit function theorem, and holds while the support stays
-            and no other fit comes out ahead: where either changes, `coef` jumps. Zero where
-            pruned. As exact as the fit: give a small `tolerance`, such as 1e-6 in float64. Where
-            a rate is not at rest, as after `MAX_STEPS`, it is held; where the optimum is flat
-            (columns that are nearly the same, say) the derivative is large, and it may be NaN
-            if the fit is at no maximum. X, `sample_weights` and starting values count as
-            constants, as does every other field of the result. First derivatives only. Without
-            this there is forward mode alone, which goes through every iteration.
         mesh: Devices to spread the rows over, whatever its axes: each works on its own, and only
             sums over rows cross. With several processes each makes the same call and has the
             whole result; where none can hold all rows, give X and y as arrays that are already
             spread, such as from `jax.make_array_from_process_local_data`. Default: one device.
 
     Returns:
-        The fitted model. `status` says how it ended; a fit never raises once it has begun.
+        The fitted model. `status` says how it ended; a fit never raises once it has begun. Its
+        `coef`, `weights`, `inclusion`, `intercept`, `noise_precision` and `bound` have first
+        derivatives in X, y, `sample_weights` and a known `noise_precision`, in forward and reverse
+        mode, as by `jax.jacobian(lambda y: fit(X, y).coef)(y)`: those of the optimum found, by the
+        implicit function theorem. They hold while the support stays and no other fit comes out
+        ahead: where either changes, `coef` jumps. Zero where pruned. They are as exact as the fit:
+        give a small `tolerance`, such as 1e-6 in float64. Where a rate is not at rest, as after
+        `MAX_STEPS`, it is held; where the optimum is flat (columns that are nearly the same, say)
+        the derivative is large, and it may be NaN if the fit is at no maximum. Starting values do
+        not move the optimum next to them; all other fields count as constants.
 
     Raises:
         TypeError: If an argument has the wrong type, such as strings or complex numbers.
@@ -100,7 +97,6 @@ def fit(
         _outputs,
         uncertainty=validate.flag("uncertainty", uncertainty),
         history=validate.flag("history", history),
-        differentiable=validate.flag("differentiable", differentiable),
     )
     if over is None and validate.at_hand(X, y, sample_weights, *options.values()):
         host_X, host_y, counts, dtype = validate.on_host(X, y, sample_weights)
@@ -121,10 +117,10 @@ def fit(
     return sharding.local(compiled(X, y, sample_weights, numbers, settings=settings))
 
 
-def _outputs(given: Checked, uncertainty: bool, history: bool, differentiable: bool) -> Outputs:
-    """What is wanted of a fit with checked arguments."""
+def _outputs(given: Checked, uncertainty: bool, history: bool) -> Outputs:
+    """The extra outputs that were asked of a fit, once its solver is known."""
     length = int(given.options.max_steps) // given.solver.iterations if history else None
-    return Outputs(uncertainty, length, differentiable)
+    return Outputs(uncertainty, length)
 
 
 def _at_hand(
@@ -171,22 +167,25 @@ def run(
     settings: Settings,
 ) -> Result:
     """The fit of checked arguments, a pure function to be compiled."""
-    frame, differentiable = settings.frame, settings.outputs.differentiable
-    if differentiable:
-        X, sample_weights = jax.lax.stop_gradient((X, sample_weights))
-    problem, options, units = enter(frame, options, X, y, sample_weights)
-    data = problem  # with its dependence on y, which the loops below cannot carry
-    if differentiable:
-        problem, options = jax.lax.stop_gradient((problem, options))
-    starts, _ = points(problem, options, settings.plan, settings.room)
-    end, result = best_of_all(problem, options, settings, starts)
-    if not differentiable:
-        return leave(frame, units, result)
-    # The way back to the user's units depends on y as well.
-    coef = implicit_coef(gathered(data, end.features), end.outcome.state)
-    result = leave(frame, units, result._replace(coef=spread(coef, end.features, len(data.X))))
+    problem, numbers, units = enter(settings.frame, options, X, y, sample_weights)
+    data = problem  # with its tangents, which the loops below cannot carry
+    problem, numbers = jax.lax.stop_gradient((problem, numbers))
+    starts, _ = points(problem, numbers, settings.plan, settings.room)
+    end, result = best_of_all(problem, numbers, settings, starts)
+    # The way back to the user's units moves with the data as well.
+    moving = optimum(gathered(data, end.features), end.outcome.state, result.bound)
+    by_feature = {
+        name: spread(getattr(moving, name), end.features, len(data.X))
+        for name in ("coef", "weights", "inclusion")
+    }
+    result = leave(
+        settings.frame,
+        units,
+        result._replace(noise_precision=moving.noise_precision, bound=moving.bound, **by_feature),
+    )
     fixed = jax.lax.stop_gradient(result)
-    return fixed._replace(coef=result.coef, intercept=result.intercept)
+    named = (*Optimum._fields, "intercept", "center")
+    return fixed._replace(**{name: getattr(result, name) for name in named})
 
 
 compiled = jax.jit(run, static_argnames="settings")

@@ -142,7 +142,7 @@ def _aligned(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
 
 
 def _moments_on_host(X: np.ndarray, y: np.ndarray, counts: np.ndarray | None) -> Moments:
-    """The same in NumPy, from a few columns at a time."""
+    """The moments of the data in NumPy, computed a few columns at a time."""
     k, total = X.shape[1], float(len(y) if counts is None else counts.sum())
     share = np.full(len(y), 1 / total) if counts is None else counts / total
     y_mean = share @ y

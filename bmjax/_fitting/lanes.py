@@ -1,6 +1,6 @@
 """The compiled work of `fit_batch`: the fits of a chunk of datasets, one by one or side by side."""
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -98,7 +98,7 @@ def _starts_of(
 
 
 class _Work(NamedTuple):
-    """What a lane works on and how far it is.
+    """The dataset that a lane works on, and how far its fits have come.
 
     Attributes:
         problem: Its problem; X is None where all share one.
@@ -185,15 +185,13 @@ def _side_by_side(
         result = reported(whole(work.problem), climb.best, climb.starts, outputs)
         return leave(frame, work.units, result)
 
-    return loop.run_pool(
-        lambda index: begin_next(start(index)),
-        advance,
-        lambda work: ~work.climb.done,
-        jax.vmap(outcome),
-        size,
-        chunk.real,
-        width,
+    job = loop.Job(
+        start=lambda index: begin_next(start(index)),
+        advance=advance,
+        running=lambda work: ~work.climb.done,
+        report=jax.vmap(outcome),
     )
+    return loop.run_pool(job, size, chunk.real, width)
 
 
 def work_off_spread(
@@ -217,7 +215,7 @@ def work_off_spread(
     )
 
 
-@cache
+@lru_cache(maxsize=32)
 def _spread(mesh: Mesh, settings: Settings, width: int) -> Any:
     """`work_off` on every device of a mesh, compiled."""
 

@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 
 def rung(rows: int) -> int:
-    """The lowest rung of the ladder with room for so many rows."""
+    """The lowest rung of the ladder that has room for a number of rows."""
     return rows + -rows % max(16, 2 ** (rows.bit_length() - 3))
 
 
@@ -93,6 +93,6 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
 
 
 def filled(values: Any, rows: int) -> np.ndarray:
-    """Rows of zeros added until there are so many."""
+    """The array with rows of zeros added up to a given length."""
     array = np.asarray(values)
     return np.pad(array, [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1))

@@ -222,7 +222,7 @@ def _generator(key: jax.Array, i: int) -> np.random.Generator:
 
 
 class _Part(NamedTuple):
-    """What is kept of some fits."""
+    """The fields of some fits that are kept."""
 
     coef: Float[Array, "r k"]
     intercept: Float[Array, " r"]

@@ -167,7 +167,7 @@ def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
 def _of_user(
     frame: Frame, units: Units, uncertainty: Uncertainty, to_user: Any, xp: Any
 ) -> Uncertainty:
-    """The same of the user's features, the feature of ones after them as the level of y."""
+    """The covariance over the user's features, with the feature of ones last, as the level of y."""
     k = units.center.shape[-1]
     features, level = uncertainty.features, int(frame.intercept)
     # The feature of ones has number k and comes last; slots beyond the user's features are none.

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 
 class Parameters(NamedTuple):
-    """What a gradient step moves."""
+    """The parameters that a gradient step moves."""
 
     weights: Float[Array, " k"]
     inclusion: Float[Array, " k"]

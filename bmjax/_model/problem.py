@@ -137,7 +137,7 @@ class Problem(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What a dataset comes to as a whole: all of a `Problem` that does not need its rows.
+    """The totals of a dataset: all of a `Problem` that does not need its rows.
 
     Attributes:
         num_samples: Number of samples n, the sum of their weights.

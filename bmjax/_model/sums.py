@@ -1,4 +1,4 @@
-"""What a pass over the samples leaves, and the M step that follows from it alone."""
+"""The sums of a pass over the samples, and the M step that follows from them alone."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class MaskedSums(NamedTuple):
         slope: (X o M)'residual.
         square: ||residual||^2.
         kept: Sum of each mask.
-        left_out: The same of one minus it, summed apart to be exact near one.
+        left_out: Sum of one minus each mask, taken apart so that it is exact near one.
     """
 
     gram: Float[Array, "k k"]
@@ -55,7 +55,7 @@ def masked_sums(
 
 
 class Leftover(NamedTuple):
-    """What a state leaves of y.
+    """The part of y that a state leaves unexplained.
 
     Attributes:
         residual: y - (X o M) weights.

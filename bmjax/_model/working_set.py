@@ -6,12 +6,21 @@ in the order in which it would visit all. Where there are as many slots as featu
 has the slot of its number and nothing is gathered.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
 from bmjax._model.problem import Problem, State
 from bmjax._runtime.backend import Array, namespace, put, take
+
+T = TypeVar("T")
+
+# Numbers of X that the host works on at a time, so that temporary arrays stay small and in cache.
+_BLOCK = 2**20
 
 
 def slots_for(support: Bool[Array, " k"], slots: int) -> Int[Array, " m"]:
@@ -74,3 +83,40 @@ def arranged(state: State, features: Int[Array, " m"], k: int) -> tuple[State, I
         active=state.active[order],
     )
     return ordered, features[order]
+
+
+def summed(
+    of_samples: Callable[[Problem, Problem, State], T],
+    problem: Problem,
+    part: Problem,
+    state: State,
+) -> T:
+    """Sums over samples; on the host from some samples at a time, which stay in cache.
+
+    Args:
+        of_samples: The sums of some samples, from the problem, its part and the state there.
+        problem: The dataset.
+        part: Its features in the slots.
+        state: A state that is about the slots.
+    """
+    n, rows = len(problem.y), max(_BLOCK // len(problem.X), 1)
+    if namespace(problem) is jnp or n <= rows:
+        return of_samples(problem, part, state)
+    total = None
+    for first in range(0, n, rows):
+        some = slice(first, first + rows)
+        masks = state._replace(mask_mean=state.mask_mean[:, some])
+        own = of_samples(_samples(problem, some), _samples(part, some), masks)
+        total = own if total is None else jax.tree.map(np.add, total, own)
+    assert total is not None
+    return total
+
+
+def _samples(problem: Problem, some: slice) -> Problem:
+    """The problem of some of the samples."""
+    counts = problem.sample_weights
+    return problem._replace(
+        X=problem.X[:, some],
+        y=problem.y[some],
+        sample_weights=None if counts is None else counts[some],
+    )

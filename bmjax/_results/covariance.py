@@ -1,16 +1,32 @@
 """How well the data determine the effects of the features that a fit has kept."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._model.linalg import inverse_over
-from bmjax._model.problem import DUST, Problem, State, Totals, centred
+from bmjax._model.problem import DUST, Problem, State, Totals
 from bmjax._model.sums import masked_sums
-from bmjax._model.working_set import gathered
+from bmjax._model.working_set import gathered, summed
 from bmjax._results.result import Uncertainty
 from bmjax._runtime.backend import Array, namespace
+
+
+class Products(NamedTuple):
+    """The sums over samples that the covariance of the effects needs, by slot.
+
+    Attributes:
+        omega: Second moments of the masked features.
+        gram: X'X.
+        left: ||y - X coef||^2.
+        correlation: Of the columns with all columns.
+    """
+
+    omega: Float[Array, "m m"]
+    gram: Float[Array, "m m"]
+    left: Float[Array, ""]
+    correlation: Float[Array, "m k"]
 
 
 def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> Uncertainty:
@@ -34,16 +50,19 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
     """
     xp = namespace(problem)
     part = gathered(problem, features)
-    sums, _ = masked_sums(part, state, part.y)
     coef = xp.where(state.active, state.coef, 0)
+
+    def of_samples(_: Problem, part: Problem, state: State) -> tuple[Array, Array, Array]:
+        omega = masked_sums(part, state, part.y)[0].omega
+        left = part.total((part.y - coef @ part.X) ** 2)
+        return omega, part.weighted(part.X) @ part.X.T, left
+
+    omega, gram, left = summed(of_samples, problem, part, state)
     return uncertainty_of(
         part,
         state,
         features,
-        omega=sums.omega,
-        gram=part.weighted(part.X) @ part.X.T,
-        left=lambda: part.total((part.y - coef @ part.X) ** 2),
-        correlation=correlation(part, problem),
+        Products(omega, gram, left, correlation(problem, part, state)),
     )
 
 
@@ -51,48 +70,49 @@ def uncertainty_of(
     problem: Problem | Totals,
     state: State,
     features: Int[Array, " m"],
-    omega: Float[Array, "m m"],
-    gram: Float[Array, "m m"],
-    left: Callable[[], Float[Array, ""]],
-    correlation: Float[Array, "m k"],
+    products: "Products",
 ) -> Uncertainty:
-    """The same from sums over samples, in the slots.
+    """The covariance of the effects from sums over samples, by slot.
 
     Args:
         problem: The dataset.
         state: A fitted state.
         features: The features that it is about.
-        omega: Its second moments of the masked features.
-        gram: X'X.
-        left: ||y - X coef||^2, evaluated where the noise is not known.
-        correlation: Of the columns with all columns.
+        products: The sums over samples.
     """
     xp = namespace(state)
     # In this order, so that a feature hardly included does not divide by its rate.
     size = state.inclusion / xp.sqrt(state.noise_precision)
-    given_masks = inverse_over(omega, state.active) * size[:, None] * size[None, :]
+    given_masks = inverse_over(products.omega, state.active) * size[:, None] * size[None, :]
     coef = xp.where(state.active, state.coef, 0)
     if problem.noise_precision is None:
         freedom = problem.num_samples - xp.sum(state.active, dtype=coef.dtype)
-        variance = left() / xp.maximum(freedom, 1)
+        variance = products.left / xp.maximum(freedom, 1)
     else:
         spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
         variance = 1 / problem.noise_precision + spread @ problem.mean_squares
     return Uncertainty(
         features=features,
-        by_slot=variance * inverse_over(gram, state.active),
+        by_slot=variance * inverse_over(products.gram, state.active),
         by_slot_given_masks=given_masks,
-        correlation=correlation,
+        correlation=products.correlation,
     )
 
 
-def correlation(part: Problem, problem: Problem) -> Float[Array, "m k"]:
+def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "m k"]:
     """Correlation of the columns in the slots with all columns, 0 for a constant one."""
-    xp = namespace(problem)
-    mine, _ = centred(part, part.X)
+    xp, n = namespace(problem), problem.num_samples
     own, size = (_one_over_spread(data) for data in (part, problem))
-    # Only one side is centred, so that no copy of all columns is made.
-    product = part.weighted(mine) @ problem.X.T / problem.num_samples
+    (first,) = summed(lambda _, part, __: (part.total(part.X),), problem, part, state)
+    mean = (first / n)[:, None]
+
+    def of_samples(problem: Problem, part: Problem, _: State) -> tuple[Array, Array, Array]:
+        away = part.weighted(part.X - mean)  # only one side is centred
+        return away @ problem.X.T, away.sum(axis=1), problem.total(problem.X)
+
+    product, left, totals = summed(of_samples, problem, part, state)
+    # What rounding has left in the mean is taken out here.
+    product = (product - left[:, None] * (totals / n)[None, :]) / n
     return xp.clip(product * own[:, None] * size[None, :], -1, 1)
 
 
@@ -111,7 +131,7 @@ def _one_over_spread(data: Problem) -> Float[Array, " k"]:
 
 
 def _around(data: Problem, mean: Float[Array, " k"]) -> Float[Array, " k"]:
-    """The same from what is left of each column around its mean."""
+    """One over the standard deviation of each column, from its distances to a mean."""
     xp = namespace(data)
     away = data.X - mean[:, None]
     variance = data.mean(away**2)

@@ -1,13 +1,15 @@
-"""How fitted effects move with y: the implicit function theorem at the maximum of the bound.
+"""How a fit moves with its data: the implicit function theorem at the maximum of the bound.
 
 A fit ends where the slope of the bound in every mask mean and in theta = (weights, log-odds, log
 noise precision) is zero. While the support and the optimum stay, that equation says how its
-solution moves with y, with no need to differentiate the iterations that led there:
+solution moves with the data d = (X, y, sample weights), with no need to differentiate the
+iterations that led there:
 
-    -d(slope)/d(theta) dtheta = d(slope)/dy dy,    the masks of each sample following both.
+    -d(slope)/d(theta) dtheta = d(slope)/d(d) dd,    the masks of each sample following both.
 
 The masks are eliminated first. Those of one sample solve a system of a diagonal matrix and a
-product of two vectors, so nothing larger than (k, n) is formed; 2 k + 1 unknowns are left.
+product of two vectors, so nothing larger than (k, n) is formed; 2 k + 1 unknowns are left. The
+bound itself moves as it does with the solution held, since its slope in the solution is zero.
 
 Reference:
     Krantz and Parks, "The Implicit Function Theorem", 2002; for fitted models Blondel et al.,
@@ -21,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from bmjax._model.bound import lower_bound
 from bmjax._model.problem import Problem, State
 from bmjax._model.steps import exact_fit
 from bmjax._runtime.precision import full_precision
@@ -29,40 +32,83 @@ from bmjax._runtime.precision import full_precision
 _AT_REST = 1.0
 
 
-@jax.custom_jvp
-def implicit_coef(problem: Problem, state: State) -> Float[Array, " k"]:
-    """The effects of a finished fit, differentiable in `problem.y` and a known noise precision.
+class Optimum(NamedTuple):
+    """The numbers of a fit that have a derivative; zero where a feature is pruned.
 
-    Forward and reverse mode cost as much as a few E steps for each feature. The derivative is
-    that of the maximum that the state is next to, and as exact as the state is near. Everything
-    else of the problem and the state counts as constant. What does not move with y is held: a
-    feature that was pruned, an unmasked one's rate, a rate of exactly 1, a noise precision that
-    is known or at its cap, and a rate that is not at rest (a Newton step would move its log-odds
-    by more than 1), because it drifts to 0 or 1, or the fit was cut short.
+    Attributes:
+        coef: The effects.
+        weights: The weights.
+        inclusion: The inclusion rates.
+        noise_precision: The noise precision.
+        bound: The lower bound.
+    """
+
+    coef: Float[Array, " k"]
+    weights: Float[Array, " k"]
+    inclusion: Float[Array, " k"]
+    noise_precision: Float[Array, ""]
+    bound: Float[Array, ""]
+
+
+@jax.custom_jvp
+def optimum(problem: Problem, state: State, bound: Float[Array, ""]) -> Optimum:
+    """A finished fit, differentiable in X, y, sample weights and a known noise precision.
+
+    Forward and reverse mode cost as much as a few E steps for each feature, and nothing where they
+    are not asked for. The derivative is that of the maximum that the state is next to, and as exact
+    as the state is near. The state itself counts as constant. What does not move with the data is
+    held: a feature that was pruned, an unmasked one's rate, a rate of exactly 1, a noise precision
+    that is known or at its cap, and a rate that is not at rest (a Newton step would move its
+    log-odds by more than 1), because it drifts to 0 or 1, or the fit was cut short.
 
     Args:
         problem: The dataset.
         state: Where the fit ended.
+        bound: Its lower bound.
 
     Returns:
-        The effects, zero where pruned.
+        The fit.
 
     Raises:
         NotImplementedError: If it is differentiated a second time.
     """
-    return jnp.where(state.active, state.coef, 0)
+    coef = jnp.where(state.active, state.coef, 0)
+    return Optimum(coef, state.weights, state.inclusion, state.noise_precision, bound)
 
 
-@implicit_coef.defjvp
+@optimum.defjvp
 def _(
-    primals: tuple[Problem, State], tangents: tuple[Problem, State]
-) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-    problem, state = _once(primals)
+    primals: tuple[Problem, State, Array], tangents: tuple[Problem, State, Array]
+) -> tuple[Optimum, Optimum]:
+    problem, state = _once(primals[:2])
     move = tangents[0]
     log_precision = jnp.zeros_like(state.noise_precision)
     if move.noise_precision is not None:
         log_precision = move.noise_precision / state.noise_precision
-    return implicit_coef(*primals), _differential(problem, state, move.y, log_precision)
+    data, moved = _Data.of(problem), _Data.of(move)
+    _, bound = jax.jvp(lambda data: lower_bound(data.within(problem), state), (data,), (moved,))
+    if move.noise_precision is not None:
+        # The state's precision follows the known one: n / 2 less half of E||residual||^2.
+        sum_squares = _slope(problem, *_held(problem, state)).log_precision
+        bound += sum_squares * log_precision
+    return optimum(*primals), _differential(problem, state, moved, log_precision)._replace(
+        bound=bound
+    )
+
+
+class _Data(NamedTuple):
+    """The numbers of a problem that a fit moves with."""
+
+    X: Float[Array, "k n"]
+    y: Float[Array, " n"]
+    sample_weights: Float[Array, " n"] | None
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Data":
+        return cls(problem.X, problem.y, problem.sample_weights)
+
+    def within(self, problem: Problem) -> Problem:
+        return problem._replace(X=self.X, y=self.y, sample_weights=self.sample_weights)
 
 
 @jax.custom_jvp
@@ -94,34 +140,37 @@ def _theta(flat: Float[Array, " d"]) -> _Theta:
     return _Theta(flat[:k], flat[k:-1], flat[-1])
 
 
-@full_precision
-def _differential(
-    problem: Problem,
-    state: State,
-    moved_y: Float[Array, " n"],
-    moved_precision: Float[Array, ""],
-) -> Float[Array, " k"]:
-    """The move of the effects with y and the log of a known noise precision; linear in both."""
-    active = state.active
-    interior = active & jnp.isfinite(state.log_odds) & problem.maskable
-    mask = jnp.where(active[:, None], state.mask_mean, 0)
+def _held(problem: Problem, state: State) -> tuple["_Theta", Float[Array, "k n"]]:
+    """The solution, without ends, and its masks."""
+    interior = state.active & jnp.isfinite(state.log_odds) & problem.maskable
     theta = _Theta(
-        weights=jnp.where(active, state.weights, 0),
+        weights=jnp.where(state.active, state.weights, 0),
         log_odds=jnp.where(interior, state.log_odds, 0),
         log_precision=jnp.log(state.noise_precision),
     )
+    return theta, jnp.where(state.active[:, None], state.mask_mean, 0)
+
+
+@full_precision
+def _differential(
+    problem: Problem, state: State, moved: _Data, moved_precision: Float[Array, ""]
+) -> Optimum:
+    """The move of a fit with its data and the log of a known noise precision; linear in both."""
+    active, data = state.active, _Data.of(problem)
+    interior = active & jnp.isfinite(state.log_odds) & problem.maskable
+    theta, mask = _held(problem, state)
     spread = jnp.where(interior[:, None], mask * (1 - mask), 0)
     settle = _settler(spread, problem.X * theta.weights[:, None], state.noise_precision)
     logits, logits_move = jax.linearize(
-        lambda theta, y: _logits(problem, mask, theta, y), theta, problem.y
+        lambda theta, data: _logits(data.within(problem), mask, theta), theta, data
     )
     slope, slope_move = jax.linearize(
-        lambda theta, mask, y: _slope(problem, theta, mask, y), theta, mask, problem.y
+        lambda theta, mask, data: _slope(data.within(problem), theta, mask), theta, mask, data
     )
-    still = jnp.zeros_like(moved_y)
+    still = jax.tree.map(jnp.zeros_like, moved)
 
-    def slope_with_masks(theta: _Theta, y: Float[Array, " n"]) -> Float[Array, " d"]:
-        return slope_move(theta, settle(spread * logits_move(theta, y)), y).flat()
+    def slope_with_masks(theta: _Theta, data: _Data) -> Float[Array, " d"]:
+        return slope_move(theta, settle(spread * logits_move(theta, data)), data).flat()
 
     # One direction at a time: all at once would be (2 k + 1) arrays of (k, n).
     basis = jnp.eye(2 * len(active) + 1, dtype=mask.dtype)
@@ -140,26 +189,29 @@ def _differential(
     free &= ~rates | (jnp.abs(_solver(curvature, free)(left)) <= _AT_REST)
 
     given = zero._replace(log_precision=moved_precision)
-    move = _theta(_solver(curvature, free)(slope_with_masks(given, moved_y)))
+    move = _theta(_solver(curvature, free)(slope_with_masks(given, moved)))
     inclusion, left_out = state.inclusion, jax.nn.sigmoid(-state.log_odds)
-    by_rate = inclusion * left_out * theta.weights * move.log_odds
-    return jnp.where(active, inclusion * move.weights + by_rate, 0)
+    by_rate = inclusion * left_out * move.log_odds
+    log_precision = move.log_precision + moved_precision
+    return Optimum(
+        coef=jnp.where(active, inclusion * move.weights + theta.weights * by_rate, 0),
+        weights=jnp.where(active, move.weights, 0),
+        inclusion=jnp.where(active, by_rate, 0),
+        noise_precision=state.noise_precision * log_precision,
+        bound=jnp.zeros_like(log_precision),
+    )
 
 
-def _logits(
-    problem: Problem, mask: Float[Array, "k n"], theta: _Theta, y: Float[Array, " n"]
-) -> Float[Array, "k n"]:
+def _logits(problem: Problem, mask: Float[Array, "k n"], theta: _Theta) -> Float[Array, "k n"]:
     """The log-odds of every mask at its maximum, the other masks given: equation (11)."""
     effects = problem.X * theta.weights[:, None]
-    residual = y - theta.weights @ (mask * problem.X)
+    residual = problem.y - theta.weights @ (mask * problem.X)
     gain = jnp.exp(theta.log_precision) * effects * (residual[None] + (mask - 0.5) * effects)
     offset = theta.log_odds - 0.5 / (problem.num_samples * jax.nn.sigmoid(theta.log_odds))
     return gain + offset[:, None]
 
 
-def _slope(
-    problem: Problem, theta: _Theta, mask: Float[Array, "k n"], y: Float[Array, " n"]
-) -> _Theta:
+def _slope(problem: Problem, theta: _Theta, mask: Float[Array, "k n"]) -> _Theta:
     """The slope of the bound in theta, the masks given; zero after an M step.
 
     From sums over samples alone, so that a direction costs no more than the (k, n) arrays hold.
@@ -167,7 +219,7 @@ def _slope(
     n = problem.num_samples
     precision = jnp.exp(theta.log_precision)
     masked = problem.X * mask
-    left = y - theta.weights @ masked
+    left = problem.y - theta.weights @ masked
     variance = problem.total(problem.X**2 * (mask - mask**2))
     sum_squares = problem.total(left**2) + theta.weights**2 @ variance
     p, q = jax.nn.sigmoid(theta.log_odds), jax.nn.sigmoid(-theta.log_odds)

@@ -1,4 +1,4 @@
-"""What a fit returns."""
+"""`Result`, which a fit returns, and its parts."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, overload
@@ -37,7 +37,7 @@ class History(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """What came of every fit of a dataset: a row a start, then a row a move, in order.
+    """The record of every fit of a dataset: one row for each start, then one for each move.
 
     Rows of moves that were not made hold NaN, a score of -inf, a size of -1 and the status
     `RUNNING`.
@@ -239,7 +239,7 @@ class Result(NamedTuple):
         bound: Lower bound of FIC (G), in nats, over the kept features.
         num_steps: Iterations (E steps) run, over all starts and moves, at most `max_steps`.
         status: How the returned fit ended, a code of `Status`.
-        starts: What came of every start and move, the returned one among them.
+        starts: The record of every start and move, the returned fit among them.
         uncertainty: Covariance of the effects, unless it was not asked for.
         history: The course of the fit if asked for, else None.
         lane_steps: After `fit_batch`, what the batch cost, else None.

@@ -8,7 +8,7 @@ import numpy as np
 
 # Columns correlated by at least this are named together in a note.
 _COLLINEAR = 0.9
-# A level of y of so many standard errors is named where no intercept is fitted.
+# Where no intercept is fitted, a mean of y beyond this many standard errors from zero is named.
 _NEEDED = 4
 
 

@@ -88,7 +88,7 @@ def cond(choice: Any, yes: Callable[[], T], no: Callable[[], T]) -> T:
 
 
 def map_rows(function: Callable[[Any], T], rows: Any) -> T:
-    """What a function makes of each row, stacked."""
+    """Apply a function to each row and stack its results."""
     if isinstance(rows, jax.Array):
         return lax.map(function, rows)
     made = [function(row) for row in rows]

@@ -28,14 +28,14 @@ def features(k: int) -> int:
 
 
 def filled_shape(n: int, k: int) -> tuple[int, int]:
-    """Rows and features that a dataset is filled up to; a large one stays as it is."""
+    """Rows and features that a dataset is filled up to; a large dataset is not filled up."""
     if n * k > _MOST_FILLED:
         return n, k
     return rows(n), features(k)
 
 
 def slots(size: int, most: int) -> int:
-    """Slots for a working set of some size, at most so many: 16, 24, 32, 48, 64, 96, 128, ..."""
+    """Slots for a working set of some size, at most `most`: 16, 24, 32, 48, 64, 96, 128, ..."""
     if size <= 16:
         return min(16, most)
     above = 1 << (size - 1).bit_length()

@@ -43,7 +43,7 @@ class Programs:
         *arguments: Any,
         static: Mapping[str, Any],
     ) -> Any:
-        """What a function of arrays returns, compiled for their shapes and types.
+        """Call a function of arrays, compiled for their shapes and types.
 
         Args:
             function: A pure function, defined at the top level of a module.

@@ -58,7 +58,7 @@ class Settings(NamedTuple):
 
     @contextmanager
     def in_this_thread(self) -> Iterator[None]:
-        """The same in another thread."""
+        """Apply these settings in another thread."""
         with (
             jax.enable_x64(self.x64),
             jax.default_device(self.device),

@@ -2,7 +2,7 @@
 
 ||y - X b||^2 from X'X, X'y and y'y alone cancels: where the residual is a thousandth of y, a
 float32 has nothing left of it. The sums here are taken around an anchor close to the answer (least
-squares), so that every quantity is as small as it is meant to be.
+squares), so that no quantity is larger than the residual it stands for.
 """
 
 from typing import NamedTuple
@@ -146,7 +146,7 @@ def residual_square(m: Squares, coef: Float[Array, " k"]) -> Float[Array, ""]:
 
 
 def unit_columns(m: Squares) -> tuple[Squares, Float[Array, " k"]]:
-    """The same sums for columns of unit length, so that one threshold of rank serves all."""
+    """Rescale the sums to columns of unit length, so that one threshold of rank serves all."""
     xp = namespace(m)
     scale = unit_scale(xp.diagonal(m.gram))
     anchor = xp.where(scale > 0, m.anchor / xp.where(scale > 0, scale, 1), 0)

@@ -67,7 +67,7 @@ class InMemory:
         state, features = end.outcome.state, end.features
         around = surroundings(self.totals, state, features)
         part = gathered(self.totals, features)
-        return best_move(part, rule, state, features, around, rate, rank)
+        return best_move(part, rule, state, around, rate, rank)
 
 
 @full_precision

@@ -6,30 +6,25 @@ there is to say: which move is the best, and the M step after it.
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._model.bound import Masks, entropy, masking_cost
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import MaskedSums, masked_sums, precision_of, weights_and_rates
 from bmjax._model.sweep import residual
-from bmjax._model.working_set import arranged, gathered
+from bmjax._model.working_set import arranged, gathered, summed
 from bmjax._runtime.backend import Array, namespace, sigmoid, take
 from bmjax._selection.criterion import Criterion, charge_at
 from bmjax._selection.gram import Squares, residual_square, unit_scale
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, ranked_move
 from bmjax._selection.slab import Move, slab_at
 
-# Numbers of X that the host works on at a time, so that temporary arrays stay small and in cache.
-_BLOCK = 2**20
-
 
 class Surroundings(NamedTuple):
     """Sums over samples at the end of a fit, for the moves from it.
 
     Attributes:
+        features: The feature in each slot, k in empty slots.
         anchor: The weights whose residual the sums are of.
         sums: Those of the masked features, by slot.
         with_all: The products of the masked features with all features as they are.
@@ -38,6 +33,7 @@ class Surroundings(NamedTuple):
         entropy: Sum of the entropies of the masks, by slot.
     """
 
+    features: Int[Array, " m"]
     anchor: Float[Array, " m"]
     sums: MaskedSums
     with_all: Float[Array, "m k"]
@@ -60,6 +56,7 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
         left = residual(part, state)
         sums, masked = masked_sums(part, state, left)
         return Surroundings(
+            features=namespace(state).zeros_like(features),
             anchor=namespace(state).zeros_like(state.weights),
             sums=sums,
             with_all=part.weighted(masked) @ problem.X.T,
@@ -68,35 +65,14 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
             entropy=part.total(entropy(state.mask_mean)),
         )
 
-    n, rows = len(problem.y), max(_BLOCK // len(problem.X), 1)
-    if namespace(problem) is jnp or n <= rows:
-        total = of_samples(problem, part, state)
-    else:
-        total = None
-        for first in range(0, n, rows):
-            some = slice(first, first + rows)
-            masks = state._replace(mask_mean=state.mask_mean[:, some])
-            own = of_samples(_samples(problem, some), _samples(part, some), masks)
-            total = own if total is None else jax.tree.map(np.add, total, own)
-    assert total is not None
-    return total._replace(anchor=state.weights)
-
-
-def _samples(problem: Problem, some: slice) -> Problem:
-    """Some of the samples, for sums over them."""
-    counts = problem.sample_weights
-    return problem._replace(
-        X=problem.X[:, some],
-        y=problem.y[some],
-        sample_weights=None if counts is None else counts[some],
-    )
+    total: Surroundings = summed(of_samples, problem, part, state)
+    return total._replace(anchor=state.weights, features=features)
 
 
 def best_move(
     problem: Problem | Totals,
     rule: Criterion,
     state: State,
-    features: Int[Array, " m"],
     around: Surroundings,
     rate: Float[Array, ""],
     rank: Int[Array, ""] | int = 0,
@@ -111,8 +87,7 @@ def best_move(
         problem: The dataset, its features by slot.
         rule: What features are charged.
         state: A state that an M step leaves where it is.
-        features: The features that it is about, by slot.
-        around: The sums there.
+        around: The sums there, and the features that the state is about.
         rate: Masks and inclusion rate that a feature is added with.
         rank: 0 for the best move, 1 for the second best and so on.
 
@@ -128,7 +103,7 @@ def best_move(
     slab = slab_at(
         omega=sums.gram + xp.diag(variance),
         gram=xp.where(kept[:, None], around.with_all, 0),
-        features=xp.where(kept, features, k),
+        features=xp.where(kept, around.features, k),
         weights=state.weights,
         slope=around.slope - away @ around.with_all,
         square=residual_square(at, state.weights) + state.weights**2 @ variance,
@@ -142,19 +117,19 @@ def best_move(
     rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
     most = most_features(problem.num_rows, problem.num_features)
     move = ranked_move(slab, Charges(own, new, rule.by_size), rise, most, rank)
-    return *_after(problem, state, features, around, move, rate), move.rise
+    return *_after(problem, state, around, move, rate), move.rise
 
 
 def _after(
     problem: Problem | Totals,
     state: State,
-    features: Int[Array, " m"],
     around: Surroundings,
     move: Move,
     rate: Float[Array, ""],
 ) -> tuple[State, Int[Array, " m"]]:
     """The state after a move and the M step that follows, and the features that it is about."""
     xp, k, sums, n = namespace(state), len(around.slope), around.sums, problem.num_samples
+    features = around.features
     slots = xp.arange(len(features), dtype=xp.int32)
     out, adds = slots == move.slot, move.feature < k
     if len(features) == k:

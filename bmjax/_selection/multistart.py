@@ -32,7 +32,7 @@ class End(NamedTuple):
     """A fit that has ended.
 
     Attributes:
-        outcome: What came of it.
+        outcome: Its state, bound, number of iterations and status.
         features: The features that it worked on, by slot.
         course: Its history if asked for, else None.
         extra: What else its data keep for the moves from it.
@@ -58,7 +58,7 @@ class Fitter(Protocol):
     iterations: int
 
     def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
-        """The end of the fit from a state, when so many iterations have been made by others."""
+        """The end of the fit from a state; `used` iterations have been spent by fits before."""
         ...
 
     def start(self, point: Point, features: Int[Array, " m"]) -> State:
@@ -86,7 +86,7 @@ class Climb(NamedTuple):
         done: Whether no fit is left to make.
         best: The best fit so far.
         failures: Moves since one that led to a better fit.
-        starts: What came of every fit.
+        starts: The record of every fit.
     """
 
     state: State

@@ -10,7 +10,7 @@ from bmjax._selection.slab import Move, Slab
 
 
 class Charges(NamedTuple):
-    """What a subset costs, in nats.
+    """The charges of a subset, in nats.
 
     Attributes:
         kept: Saved by emptying a slot; -inf for a feature that may not be dropped.
@@ -23,7 +23,7 @@ class Charges(NamedTuple):
     by_size: Float[Array, " sizes"]
 
     def of_size(self, size: Int[Array, ""]) -> Float[Array, ""]:
-        """What a subset of some size costs as such."""
+        """The charge of a subset for its size alone."""
         return self.by_size[namespace(self.by_size).clip(size, 0, len(self.by_size) - 1)]
 
 

@@ -80,7 +80,7 @@ def state_at(problem: Problem, point: Point) -> State:
 def state_of(
     point: Point, can_explain: Bool[Array, " k"], maskable: Bool[Array, " k"], rows: int
 ) -> State:
-    """The same from what the features can do, with masks for so many rows."""
+    """The state before the first step, given which features can explain anything at all."""
     xp = namespace(point)
     k, inclusion = len(maskable), point.inclusion
     state = State(
@@ -176,7 +176,10 @@ def best_subset(
 def few_of_many(
     problem: Problem, rule: Criterion, slots: int
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
-    """The same from nothing, with room for some features of many, and whether it ran out of it."""
+    """The best subset found from nothing, with slots for a few of many features.
+
+    The third value returned says whether the search ran out of slots.
+    """
     scale = unit_scale(problem.squares)
     rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
     needed = None if _all_maskable(problem) else ~problem.maskable
@@ -185,7 +188,7 @@ def few_of_many(
 
 
 def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
-    """What a search for the best subset under a rule goes by."""
+    """The prices and limits of a search for the best subset under a criterion."""
     n, maskable = problem.num_samples, problem.maskable
     floor = n * problem.noise_floor
 

@@ -25,7 +25,7 @@ _FRESH = 32
 
 
 class Rules(NamedTuple):
-    """What a search goes by.
+    """The prices and limits of a search.
 
     Attributes:
         pricing: What features cost, which may depend on the present coefficients.
@@ -198,7 +198,7 @@ def from_nothing(
 
 
 def flat(price: float, m: int, dtype: Any, xp: Any = jnp) -> Pricing:
-    """The same charge for every feature, and none for the size, in arrays of a namespace."""
+    """One price for every feature and none for the size, in arrays of a namespace."""
     charges = Charges(xp.full(m, price, dtype), xp.asarray(price, dtype), xp.zeros(1, dtype))
     return lambda features, coef, square: charges
 

@@ -113,7 +113,7 @@ class Accelerated:
         return self.carry_at(state, sweep.residual(problem, state))
 
     def carry_at(self, state: State, residual: Float[Array, " n"]) -> AcceleratedCarry:
-        """The same from a residual at hand."""
+        """The carry at a state whose residual is at hand."""
         dtype = state.weights.dtype
         return AcceleratedCarry(
             state=state,
@@ -245,7 +245,7 @@ class Accelerated:
     def _to_go(
         self, move: Float[Array, " k"], rho: Float[Array, " k"], trust: Float[Array, ""]
     ) -> Float[Array, " k"]:
-        """What is left of a course after a move, if each is rho times the one before."""
+        """How far a course has still to go after a move, if each is rho times the one before."""
         slowing = rho < 1
         factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)
         factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)

@@ -27,7 +27,7 @@ _WINDOW_FRACTION = 8
 
 
 class Monitor(NamedTuple):
-    """What is remembered between checks.
+    """The memory of the stopping rule between two checks.
 
     Attributes:
         size: Root mean square of each feature, the unit of its weight.

@@ -44,7 +44,7 @@ def run(advance: Callable[[Lane], Lane], lane: Lane) -> Lane:
 def run_recorded(
     advance: Callable[[Lane], Lane], lane: Lane, record: Callable[[Lane], T], length: int
 ) -> tuple[Lane, T]:
-    """The same, with something written down after each step.
+    """Advance a lane to its end and record something after each step.
 
     Args:
         advance: One step.
@@ -80,7 +80,7 @@ def blank_record(record: Callable[[Lane], T], lane: Lane, length: int) -> T:
 
 
 def one_by_one(function: Callable[[Int[Array, ""]], T], size: int, count: Int[Array, ""]) -> T:
-    """What a function of a number makes of 0, 1, ..., count - 1, one after another.
+    """Apply a function to 0, 1, ..., count - 1, one after another.
 
     The count is traced, so that one compiled loop serves whatever is filled of `size` rows.
 
@@ -120,15 +120,23 @@ class Pool(NamedTuple):
     lane_steps: Int[Array, ""]
 
 
-def run_pool(
-    start: Callable[[Int[Array, " w"]], Any],
-    advance: Callable[[Any], Any],
-    running: Callable[[Any], Bool[Array, " w"]],
-    report: Callable[[Any], Any],
-    size: int,
-    count: Int[Array, ""],
-    width: int,
-) -> tuple[Any, Int[Array, ""]]:
+class Job(NamedTuple):
+    """The work of a pool of lanes, four functions.
+
+    Attributes:
+        start: From dataset numbers to work about to start, lanes in front.
+        advance: One step of every lane; harmless for one that has ended.
+        running: Which lanes have not ended.
+        report: The outcome of every lane.
+    """
+
+    start: Callable[[Int[Array, " w"]], Any]
+    advance: Callable[[Any], Any]
+    running: Callable[[Any], Bool[Array, " w"]]
+    report: Callable[[Any], Any]
+
+
+def run_pool(job: Job, size: int, count: Int[Array, ""], width: int) -> tuple[Any, Int[Array, ""]]:
     """Work off many datasets with a fixed number of lanes, none of them waiting for another.
 
     A `vmap`ped loop would run every lane until the slowest ends. Here an ended lane takes the
@@ -136,10 +144,7 @@ def run_pool(
     eighth of the width, and so on: each level is compiled apart, so there are few.
 
     Args:
-        start: From dataset numbers to work about to start, lanes in front.
-        advance: One step of every lane; harmless for one that has ended.
-        running: Which lanes have not ended.
-        report: The outcome of every lane.
+        job: What the lanes do.
         size: Number of datasets there is room for.
         count: Number of datasets to work off, not above `size`.
         width: Number of lanes.
@@ -147,6 +152,7 @@ def run_pool(
     Returns:
         The outcomes, datasets in front, and the number of lane-steps made.
     """
+    start, advance, running, report = job
 
     def retire_and_refill(pool: Pool) -> Pool:
         ended = ~running(pool.work)

@@ -63,7 +63,7 @@ def record(problem: Problem, lane: loop.Lane) -> History:
 
 
 class Outcome(NamedTuple):
-    """What came of a lane.
+    """The outcome of a fit.
 
     Attributes:
         state: The state to report.
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(problem: Problem, solver: Solver, lane: loop.Lane) -> Outcome:
-    """What came of a lane that has ended."""
+    """The outcome of a lane that has ended."""
     state = solver.result(problem, lane.carry[0])
     bound = lower_bound(problem, state)
     return ended(problem, state, bound, lane.num_steps * solver.iterations, lane.status)
@@ -92,7 +92,7 @@ def ended(
     num_steps: Int[Array, ""],
     status: Int[Array, ""],
 ) -> Outcome:
-    """What came of a fit, its status corrected by where it ended."""
+    """The outcome of a fit, its status corrected by where it ended."""
     xp = namespace(state)
     exact = (status == Status.CONVERGED) & exact_fit(problem, state)
     status = xp.where(exact, Status.EXACT_FIT, status)

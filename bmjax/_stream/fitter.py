@@ -16,7 +16,7 @@ from bmjax._model.options import SPARSE_RATES, Plan
 from bmjax._model.problem import DUST, State, Status, Totals
 from bmjax._model.steps import survivors
 from bmjax._model.sums import precision_of, weights_and_rates
-from bmjax._results.covariance import uncertainty_of
+from bmjax._results.covariance import Products, uncertainty_of
 from bmjax._results.result import Result, Uncertainty
 from bmjax._runtime.backend import Array
 from bmjax._selection.criterion import Criterion, criterion
@@ -161,6 +161,7 @@ class Streamed:
         outcome = one_fit.ended(totals, end.state, end.bound, steps, lane.status)
         sums = passed.sums
         around = Surroundings(
+            features=features,
             anchor=state.weights,
             sums=sums,
             with_all=sums.gram,
@@ -179,7 +180,7 @@ class Streamed:
     ) -> tuple[State, Int[Array, " k"], Float[Array, ""]]:
         """The state after the best single move from an end, its features, and the rise."""
         state, around = end.outcome.state, end.extra
-        return best_move(self.totals, rule, state, end.features, around, rate, rank)
+        return best_move(self.totals, rule, state, around, rate, rank)
 
     def _em(self, state: State) -> _Step:
         passed = self._passes.masked(state)
@@ -263,8 +264,10 @@ def _uncertainty(
         totals,
         state,
         end.features,
-        omega=end.extra.sums.omega,
-        gram=gram,
-        left=lambda: residual_square(sums, np.where(state.active, state.coef, 0)),
-        correlation=np.clip(covariance * unit[:, None] * unit[None, :], -1, 1),
+        Products(
+            omega=end.extra.sums.omega,
+            gram=gram,
+            left=residual_square(sums, np.where(state.active, state.coef, 0)),
+            correlation=np.clip(covariance * unit[:, None] * unit[None, :], -1, 1),
+        ),
     )

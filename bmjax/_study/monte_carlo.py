@@ -190,7 +190,7 @@ class _Found(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """What is kept of a chunk of datasets: true effects, and by method what it found and took."""
+    """The record of a chunk of datasets: true effects, and each method's findings and times."""
 
     truth: np.ndarray
     found: dict[str, _Found]
@@ -272,7 +272,7 @@ class _Spread:
         self._mesh = mesh
 
     def over_rows(self, function: Callable[..., Any], shared: Any = None) -> _OverRows:
-        """A function of one dataset as one of the rows of a chunk, of which so many are real.
+        """Turn a function of one dataset into one of a chunk, whose first `count` rows are real.
 
         Args:
             function: From what all rows share and a row to a pytree of arrays. Equal ones are
@@ -305,7 +305,7 @@ class _Spread:
         return jax.tree.map(lambda leaf: leaf[at], sharding.to_host(tree))
 
     def on_device(self, tree: Any, count: int) -> Any:
-        """The same on one device; without a mesh they are there already."""
+        """Bring the arrays to one device; without a mesh they are there already."""
         if self._mesh is None:
             return jax.tree.map(lambda leaf: leaf[:count], tree)
         return jax.tree.map(jnp.asarray, self.in_order(tree, count))
@@ -353,7 +353,7 @@ def _runner(name: str, method: Method, shapes: Dataset, spread: _Spread) -> _Run
 def _each_row(
     rows: Any, shared: Any, count: Any, *, function: Callable[..., Any], size: int
 ) -> Any:
-    """What a function makes of each of the first `count` of `size` rows of its arguments.
+    """Apply a function to each of the first `count` of `size` rows of its arguments.
 
     The count is traced, so that a last chunk that is not full costs no more than it holds, and
     so that the loop is compiled alike for every size and rounds alike.
@@ -370,7 +370,7 @@ def _each_row(
 def _each_row_spread(
     rows: Any, shared: Any, counts: Any, *, function: Callable[..., Any], size: int, mesh: Mesh
 ) -> Any:
-    """The same with the rows spread over the devices of a mesh."""
+    """Apply a function row by row, with the rows spread over the devices of a mesh."""
 
     def local(rows: Any, shared: Any, count: Any) -> Any:
         return _each_row(rows, shared, count, function=function, size=size)
@@ -389,7 +389,7 @@ class _Draw(NamedTuple):
 
 
 class _Estimate(NamedTuple):
-    """What a method finds in a dataset of k features; equal for equal functions."""
+    """A method applied to a dataset of k features; equal for equal functions."""
 
     function: Callable[..., Any]
     k: int

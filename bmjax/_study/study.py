@@ -1,4 +1,4 @@
-"""What a Monte Carlo study found: the outcomes of each method, and means with standard errors."""
+"""The findings of a Monte Carlo study: outcomes by method, means with standard errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

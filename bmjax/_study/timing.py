@@ -35,7 +35,7 @@ class Spent(NamedTuple):
 
 
 def timed(call: Callable[[], T]) -> tuple[T, Spent]:
-    """What a call returns, and the time it took.
+    """Call a function and time it.
 
     Args:
         call: What to time. It has to wait for the device itself.

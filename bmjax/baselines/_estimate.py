@@ -1,4 +1,4 @@
-"""What a baseline returns."""
+"""`Estimate`, which every baseline returns."""
 
 from typing import NamedTuple
 

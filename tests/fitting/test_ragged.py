@@ -41,9 +41,9 @@ def test_few_shapes(designs, monkeypatch):
     shapes = set()
     one_length = batch._of_one_length
 
-    def seen(X, *arguments, **options):
-        shapes.add(X.shape[1:])
-        return one_length(X, *arguments, **options)
+    def seen(data, **options):
+        shapes.add(data[0].shape[1:])
+        return one_length(data, **options)
 
     monkeypatch.setattr(batch, "_of_one_length", seen)
     plain_fit_batch(*designs, max_steps=0)

@@ -10,7 +10,7 @@ import pytest
 import bmjax
 from benchmarks import reference
 from bmjax._results.implicit import _settler
-from tests.helpers import for_reference, normal_design, same_bits, some_state
+from tests.helpers import for_reference, normal_design, some_state
 
 
 def arguments(*, interior):
@@ -153,7 +153,7 @@ def some_data(seed=4):
 
 
 def fitted(X, y, **options):
-    return bmjax.fit(X, y, differentiable=True, uncertainty=False, **(TIGHT | options))
+    return bmjax.fit(X, y, uncertainty=False, **(TIGHT | options))
 
 
 def coef_of(y, **options):
@@ -169,37 +169,39 @@ def jacobian():
 def test_moves_of_a_fit_by_finite_differences(options):
     """Nothing but fits of moved data, each converged to 1e-9, is compared with."""
     X, y = some_data()
-    given = {"y": y}
+    counts = jnp.asarray(options.get("sample_weights", np.ones(80)))
+    given = {"X": X, "y": y, "sample_weights": counts}
     if "noise_precision" in options:
-        given |= {"X": X, "noise_precision": jnp.asarray(options["noise_precision"])}
+        given["noise_precision"] = jnp.asarray(options["noise_precision"])
 
+    @jax.jit
     def moving(given):
-        result = fitted(**({"X": X} | options | given))
-        moved = jnp.append(result.coef, result.intercept)
-        return moved, jnp.stack([result.noise_precision, result.bound])
+        result = fitted(**(options | given))
+        level = jnp.stack([result.intercept, result.noise_precision, result.bound])
+        return jnp.concatenate([result.coef, result.weights, result.inclusion, level])
 
-    slopes, constant = jax.jacobian(moving)(given)
+    slopes = jax.jacobian(moving)(given)
     here = fitted(X, y, **options)
     inside = (here.inclusion > 0) & (here.inclusion < 0.9)
     assert inside.any()
     assert not here.support.all()
 
-    moves = [("y", np.eye(80)[i]) for i in (0, 40)]
-    moves += [("y", np.random.default_rng(0).normal(size=80) / 9)]
+    rng = np.random.default_rng(0)
+    moves = [("y", np.eye(80)[40]), ("y", rng.normal(size=80) / 9)]
+    moves += [("X", rng.normal(size=(80, 5)) / 20)]
+    # A row that is absent may not come in: what it holds is never looked at.
+    moves += [("sample_weights", np.where(counts > 0, rng.normal(size=80) / 9, 0))]
     moves += [("noise_precision", np.ones(()))] * ("noise_precision" in given)
     h = 1e-4
     for name, move in moves:
-        up, down = (moving(given | {name: given[name] + s * h * move})[0] for s in (1, -1))
+        up, down = (moving(given | {name: given[name] + s * h * move}) for s in (1, -1))
         numeric = (up - down) / (2 * h)
         slope = np.tensordot(slopes[name], move, axes=move.ndim)
         # What is cut off is h^2 of the slope; what is left to go, 1e-9, is nearly the same in both
         # fits, or it would be 1e-5 of this difference.
-        np.testing.assert_allclose(slope, numeric, rtol=0, atol=3e-7 * np.abs(numeric).max())
+        np.testing.assert_allclose(slope, numeric, rtol=0, atol=1e-6 * np.abs(numeric).max())
 
-    assert (slopes["y"][:-1][~here.support] == 0).all()
-    assert all((slope == 0).all() for slope in constant.values())
-    if "X" in slopes:
-        assert (slopes["X"] == 0).all()
+    assert (slopes["y"][:5][~here.support] == 0).all()
 
 
 def test_forward_reverse_and_batched_modes_agree(jacobian):
@@ -215,16 +217,17 @@ def test_default_fit_at_its_tolerance():
     X, y = some_data()
 
     def slope(tolerance):
-        fit = partial(bmjax.fit, X, differentiable=True, tolerance=tolerance)
+        fit = partial(bmjax.fit, X, tolerance=tolerance)
         return jax.grad(lambda y: fit(y).coef @ jnp.arange(1.0, 6.0))(y)
 
     want = slope(1e-9)
     np.testing.assert_allclose(slope(1e-3), want, rtol=0, atol=3e-3 * np.abs(want).max())
 
 
-def test_fit_is_the_same_with_and_without():
+def test_fit_is_the_same_at_hand_and_traced():
     X, y = some_data()
-    assert same_bits(fitted(X, y), bmjax.fit(X, y, uncertainty=False, **TIGHT))
+    traced = jax.jit(lambda X, y: bmjax.fit(X, y, uncertainty=False, **TIGHT))(X, y)
+    np.testing.assert_allclose(fitted(X, y).coef, traced.coef, rtol=1e-9)
 
 
 def test_rate_that_drifts_to_one_disturbs_no_other():

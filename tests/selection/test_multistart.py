@@ -47,7 +47,7 @@ def test_the_best_move_is_that_of_brute_force(seed):
         rises.append(score(rule, problem, moved, bmjax.lower_bound(problem, moved)) - here)
     features = jnp.arange(k, dtype=jnp.int32)
     around = surroundings(problem, state, features)
-    moved, _, rise = best_move(problem, rule, state, features, around, jnp.asarray(1.0))
+    moved, _, rise = best_move(problem, rule, state, around, jnp.asarray(1.0))
     np.testing.assert_allclose(rise, max(rises), atol=1e-9)
     np.testing.assert_array_equal(moved.active, after[int(np.argmax(rises))])
     np.testing.assert_allclose(

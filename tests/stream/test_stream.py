@@ -141,6 +141,7 @@ def test_sums_and_steps_are_those_in_memory(data):
 
     features = np.arange(K, dtype=np.int32)
     around = Surroundings(
+        features,
         state.weights,
         passed.sums,
         passed.sums.gram,
@@ -152,8 +153,8 @@ def test_sums_and_steps_are_those_in_memory(data):
     rule = criterion("learned", problem)
     for rank in (0, 1, 2):
         rate = np.asarray(0.5)
-        moved, _, rise = best_move(totals, rule, there.state, features, around, rate, rank)
-        wanted, _, wanted_rise = best_move(problem, rule, here, features, in_memory, rate, rank)
+        moved, _, rise = best_move(totals, rule, there.state, around, rate, rank)
+        wanted, _, wanted_rise = best_move(problem, rule, here, in_memory, rate, rank)
         np.testing.assert_allclose(rise, wanted_rise, atol=1e-3)
         np.testing.assert_array_equal(moved.active, wanted.active)
         np.testing.assert_allclose(moved.weights, wanted.weights, atol=1e-3)
