@@ -38,7 +38,7 @@ def posterior(
     chains: int = 16,
     tolerance: float = 0.01,
     max_steps: int = 20_000,
-    supports: int = 512,
+    supports: int = 256,
     progress: bool | None = None,
 ) -> Posterior:
     """The posterior over supports: the probability of each feature, and effects averaged over all.

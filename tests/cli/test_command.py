@@ -22,7 +22,9 @@ from bmjax._io.files import write_whole
 from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[2]
-OPTIONS = "--target --keep --weights --no-intercept --stability --posterior --seed --save --plot".split()
+OPTIONS = (
+    "--target --keep --weights --no-intercept --stability --posterior --seed --save --plot".split()
+)
 
 
 @pytest.fixture
