@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
+from bmjax._checks import validate
 from bmjax._model.problem import Status
 
 _ALIKE = 0.5  # correlation of columns that may stand in for each other
@@ -164,3 +166,18 @@ def _verdict(status: Status, steps: int) -> str:
     if status == Status.EXACT_FIT:
         return "the data are fitted to rounding error, so probabilities say little."
     return status.message
+
+
+def on_host(result: Any, place: tuple[int, ...]) -> Any:
+    """One dataset's posterior in NumPy arrays, float64."""
+
+    def taken(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)[place]
+        return leaf.astype(float) if np.issubdtype(leaf.dtype, np.floating) else leaf
+
+    return jax.tree.map(taken, result)
+
+
+def checked_level(level: Any) -> float:
+    """A probability between 0 and 1."""
+    return float(validate.number("level", level, float, low=0, high=1, open_low=True))

@@ -11,7 +11,13 @@ from jaxtyping import Bool, Float, Int
 from bmjax._checks import validate
 from bmjax._model.problem import Status
 from bmjax._posterior.intervals import quantiles
-from bmjax._posterior.reading import PosteriorSummary, credible_sets, selected
+from bmjax._posterior.reading import (
+    PosteriorSummary,
+    checked_level,
+    credible_sets,
+    on_host,
+    selected,
+)
 from bmjax._results.summary import feature_names
 from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
@@ -131,10 +137,10 @@ class Posterior(NamedTuple):
         Example:
             >>> lower, upper = bmjax.posterior(X, y, intercept=True).interval(0.9)
         """
-        level = _level(level)
+        level = checked_level(level)
         ends = np.zeros((2, *np.shape(self.coef)))
         for place in np.ndindex(*np.shape(self.coef)[:-1]):
-            one = _host(self, place)
+            one = on_host(self, place)
             mixture, k = one.mixture, len(one.coef)
             real = mixture.features < k
             features = mixture.features[real]
@@ -214,7 +220,7 @@ class Posterior(NamedTuple):
             Müller, Parmigiani, Robert and Rousseau, JASA 2004.
 
         Example:
-            >>> bmjax.posterior(X, y, intercept=True).select(fdr=0.05)
+            >>> bmjax.posterior(X, y).select(fdr=0.05)
         """
         share = float(validate.number("fdr", fdr, float, low=0, high=1, open_low=False))
         return selected(np.asarray(self.probability, float), np.asarray(self.unmasked), share)
@@ -244,7 +250,7 @@ class Posterior(NamedTuple):
             ...     print(members, probability)
         """
         self._one("credible_sets")
-        return credible_sets(_host(self, ()), _level(level))
+        return credible_sets(on_host(self, ()), checked_level(level))
 
     def raise_for_status(self) -> None:
         """Do nothing if it ended well.
@@ -277,7 +283,7 @@ class Posterior(NamedTuple):
             >>> print(bmjax.posterior(X, y, intercept=True).summary())
         """
         self._one("summary")
-        one = _host(self, ())
+        one = on_host(self, ())
         lower, upper = self.interval(0.95)
         return PosteriorSummary.of(one, feature_names(names, len(one.coef)), lower, upper)
 
@@ -296,17 +302,3 @@ class Posterior(NamedTuple):
                 f"{name} is of one dataset, this is of {np.shape(self.coef)[0]}: take one, such as "
                 "jax.tree.map(lambda leaf: leaf[0], result)."
             )
-
-
-def _host(result: Posterior, place: tuple[int, ...]) -> Posterior:
-    """One dataset's posterior in NumPy arrays, float64."""
-
-    def taken(leaf: Any) -> np.ndarray:
-        leaf = np.asarray(leaf)[place]
-        return leaf.astype(float) if np.issubdtype(leaf.dtype, np.floating) else leaf
-
-    return jax.tree.map(taken, result)
-
-
-def _level(level: Any) -> float:
-    return float(validate.number("level", level, float, low=0, high=1, open_low=True))
