@@ -104,7 +104,7 @@ def _log_beta_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def evidence_of(
     freedom: Float[np.ndarray, "*b"],
-    log_size: Float[np.ndarray, " sizes"],
+    log_size: Float[np.ndarray, "*c sizes"],
     precision: Float[np.ndarray, "*b"] | None,
 ) -> Evidence:
     """The evidence of datasets with so many degrees of freedom, NumPy arrays.
