@@ -74,7 +74,7 @@ def posterior(
         chains: How many chains, a multiple of 8.
         tolerance: The chains end when the Monte Carlo standard error of every probability is at
             most this.
-        max_steps: Most steps of each chain.
+        max_steps: Most steps of each chain; 1024 are made in any case.
         supports: Most supports to keep in the result, from which intervals, credible sets and the
             standard deviation of predictions are computed.
         progress: Whether to show a progress bar. Default: if stderr is a terminal and rich is

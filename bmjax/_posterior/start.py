@@ -23,6 +23,8 @@ def starting_support(sums: Sums, evidence: Evidence, most: int) -> tuple[np.ndar
         most: Largest support.
     """
     f, n = sums.columns.shape
+    if most == 0:
+        return np.zeros(f, bool), LEAST_SHARE
     explains = np.einsum("kn,kn->k", sums.columns, sums.columns) > 0.5
     rows = Rows(sums.columns, sums.target, None, explains.astype(float))
     charge = 0.5 * math.log(max(sums.freedom, 2)) + math.log(max(f / max(n, 1), 1))

@@ -13,6 +13,8 @@ from bmjax._model.problem import DUST
 
 # A column that features that are always in explain but for this share of its length is theirs.
 _EXPLAINED = 1e-7
+# The same of y, of which nothing but rounding is left.
+_ROUNDING = 1e-13
 
 
 class Sums(NamedTuple):
@@ -25,7 +27,7 @@ class Sums(NamedTuple):
         free: Numbers of these features.
         always: Numbers of the features that are always in.
         scale: The length of each column that may be in or not, 1 where it is zero.
-        y_scale: The length of y, 1 where it is zero.
+        y_scale: The length of y; 0 where what is projected out leaves nothing of it.
         center: What was taken off each of all k columns.
         y_center: What was taken off y.
         samples: Sum of the weights.
@@ -87,7 +89,7 @@ def sums_of(
     kept, rest = columns[always], columns[~always]
     basis, inverse, own = _basis(kept)
     along, y_along = rest @ basis @ inverse.T, target @ basis @ inverse.T
-    length = _lengths(rest)
+    length, y_whole = _lengths(rest), float(_lengths(target)[0])
     for _ in range(2 if len(kept) else 0):
         rest -= (rest @ basis) @ basis.T
         target -= (target @ basis) @ basis.T
@@ -98,16 +100,15 @@ def sums_of(
     rest /= scale[:, None]
     before = np.sqrt(counts.sum()) * np.max(np.abs(y_center), initial=0)
     y_length = float(_lengths(target)[0])
-    flat = not y_length > of_y * before
-    y_scale = 1.0 if flat else y_length
+    flat = not y_length > max(of_y * before, _ROUNDING * y_whole)
     out = int(intercept) + basis.shape[1]
     return Sums(
         columns=rest,
-        target=np.zeros(len(counts)) if flat and y_length == 0 else target[0] / y_scale,
+        target=np.zeros(len(counts)) if flat else target[0] / y_length,
         free=np.flatnonzero(~always),
         always=np.flatnonzero(always),
         scale=scale,
-        y_scale=y_scale,
+        y_scale=0.0 if flat else y_length,
         center=center,
         y_center=float(y_center[0]),
         samples=float(counts.sum()),

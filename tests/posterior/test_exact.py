@@ -174,6 +174,19 @@ def test_data_that_are_fitted_exactly_or_not_at_all():
     np.testing.assert_allclose(constant.intercept, 3)
     np.testing.assert_array_equal(constant.coef, 0)
     assert np.isfinite(constant.probability).all()
+    assert constant.status == bmjax.Status.EXACT_FIT
+    explained = bmjax.posterior(X, X[:, 0] * 0.1 + 2, intercept=True, unmasked=[0])
+    np.testing.assert_allclose(explained.coef, [0.1, 0, 0, 0, 0, 0], 1e-8, 1e-12)
+    assert explained.noise_variance == 0
+
+
+@pytest.mark.parametrize("limit", [15, 0])
+def test_too_few_rows_for_any_feature(limit):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2, 6)), rng.normal(size=2)
+    found = bmjax.posterior(X, y, intercept=True, enumerate_up_to=limit)
+    np.testing.assert_array_equal(found.probability, 0)
+    np.testing.assert_allclose(found.intercept, y.mean())
 
 
 def test_supports_kept_are_the_most_probable():
