@@ -26,6 +26,10 @@ class Charges(NamedTuple):
         """The charge of a subset for its size alone."""
         return self.by_size[namespace(self.by_size).clip(size, 0, len(self.by_size) - 1)]
 
+    def of_subset(self, size: Int[Array, ""]) -> Float[Array, ""]:
+        """The charge of a subset of some size, each feature at the price of a new one."""
+        return size.astype(self.new.dtype) * self.new + self.of_size(size)
+
 
 # The rise of the log likelihood from one sum of squared residuals (the first) to another.
 Rise = Callable[[Array, Array], Array]

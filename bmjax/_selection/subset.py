@@ -93,11 +93,7 @@ def search(
     gram = start.gram
     m, k = gram.shape
     zero = xp.zeros((), xp.int32)
-    # Not below what rounding may make of nothing.
-    least = 25 * n * float(xp.finfo(gram.dtype).eps)
-
-    def cost(price: Charges, size: Array) -> Array:
-        return size.astype(price.new.dtype) * price.new + price.of_size(size)
+    least = _least_rise(gram, n)
 
     def advance(carry: tuple[Slab, Array, Array, Array]) -> tuple[Slab, Array, Array, Array]:
         slab, steps, since, _ = carry
@@ -108,7 +104,7 @@ def search(
         feature = xp.where(change.fills, move.feature, k)
         then = pricing(xp.where(change.at, feature, slab.features), change.coef, move.square)
         gain = rise(slab.square, move.square)
-        gain = gain - cost(then, slab.size + grown) + cost(price, slab.size)
+        gain = gain - then.of_subset(slab.size + grown) + price.of_subset(slab.size)
         forced = xp.isposinf(move.rise)
         go = forced | ((move.rise > least) & (gain > least))
         slab = moved(source, slab, move, change, go)
@@ -128,7 +124,7 @@ def search(
     no = xp.asarray(False)
     slab, steps, ended, _ = while_loop(lambda c: ~c[3], round_of_moves, (start, zero, no, no))
     price = pricing(slab.features, slab.coef, slab.square)
-    score = rise(reference, slab.square) - cost(price, slab.size)
+    score = rise(reference, slab.square) - price.of_subset(slab.size)
     return Search(
         support=slab.kept,
         coef=put(xp.zeros(k, gram.dtype), slab.features, slab.coef),
@@ -137,6 +133,65 @@ def search(
         ended=ended,
         full=xp.all(slab.used),
     )
+
+
+def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Array, ""]]:
+    """Features dropped from a large subset, one by one, as long as the score rises.
+
+    Additions and exchanges are left for the search that follows: while most features are in, there
+    is little to add, and a drop alone costs no more than an update of V, O(m^2).
+
+    Args:
+        source: The sums of the dataset.
+        start: The subset to start from, of which features, rows of X'X and coefficients are read.
+        rules: What the search goes by.
+
+    Returns:
+        The subset, to be refreshed, and how many features were dropped.
+    """
+    xp = namespace(start.gram)
+    pricing, rise, n, _, _ = rules
+    m, k = start.gram.shape
+    least = _least_rise(start.gram, n)
+    slots, zero = xp.arange(m, dtype=xp.int32), xp.zeros((), xp.int32)
+
+    def drop(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
+        slab, since, _ = carry
+        price, size = pricing(slab.features, slab.coef, slab.square), slab.size
+        after = slab.square + slab.coef**2 / slab.variances
+        saved = price.kept + price.of_size(size) - price.of_size(size - 1)
+        rises = xp.where(slab.used, rise(slab.square, after) + saved, -xp.inf)
+        out = xp.argmax(rises).astype(xp.int32)
+        at, column = slots == out, slab.inverse[:, out] / slab.variances[out]
+        features = xp.where(at, k, slab.features)
+        coef = xp.where(at, 0, slab.coef - column * slab.coef[out])
+        then = pricing(features, coef, after[out])
+        gain = rise(slab.square, after[out]) - then.of_subset(size - 1) + price.of_subset(size)
+        go = (rises[out] > least) & (gain > least)
+        left = slab.inverse - column[:, None] * slab.inverse[out][None, :]
+        dropped = slab._replace(
+            features=xp.where(go, features, slab.features),
+            inverse=xp.where(go, xp.where(at[:, None] | at[None, :], 0, left), slab.inverse),
+            coef=xp.where(go, coef, slab.coef),
+            square=xp.where(go, after[out], slab.square),
+        )
+        return dropped, since + go.astype(xp.int32), go
+
+    def round_of_drops(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
+        slab, steps, _ = carry
+        begun = refreshed(source, slab), zero, xp.asarray(True)
+        slab, since, helped = while_loop(lambda c: c[2] & (c[1] < _FRESH), drop, begun)
+        gram = xp.where(slab.used[:, None], slab.gram, 0)
+        return slab._replace(gram=gram), steps + since, helped
+
+    some = xp.any(start.used)
+    slab, steps, _ = while_loop(lambda c: c[2], round_of_drops, (start, zero, some))
+    return slab, steps
+
+
+def _least_rise(gram: Float[Array, "m k"], n: int | Array) -> float | Array:
+    """A rise of the score that is not below what rounding may make of nothing."""
+    return 25 * n * float(namespace(gram).finfo(gram.dtype).eps)
 
 
 def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None = None) -> Search:
@@ -153,7 +208,9 @@ def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None
     k = len(sums.anchor)
 
     def from_one(start: Bool[Array, " k"]) -> Search:
-        return search(sums, whole_slab(sums, start), sums.square, rules, needed)
+        slab, dropped = eliminated(sums, whole_slab(sums, start), rules)
+        end = search(sums, slab, sums.square, rules, needed)
+        return end._replace(steps=end.steps + dropped)
 
     needed = None if needed is None else needed & sums.explains
     order = xp.argsort(-xp.abs(sums.slope + sums.gram @ sums.anchor))
