@@ -1,10 +1,10 @@
 """Bayesian masking: sparse linear regression without shrinkage, batched with JAX.
 
 Begin with `fit`: `print(bmjax.fit(X, y, intercept=True).summary())`. `fit_batch` fits many
-datasets at once, `fit_stream` more rows than memory holds, `stability_selection` and `bootstrap`
-say how firm a fit is, `monte_carlo` compares methods on simulated datasets, `load` reads a saved
-fit. `bmjax.plots` (matplotlib) draws, `bmjax.sklearn` is an estimator of scikit-learn's kind, and
-`python -m bmjax` fits a CSV file.
+datasets at once, `fit_stream` more rows than memory holds, `posterior` weighs all choices of
+features, `stability_selection` and `bootstrap` say how firm a fit is, `monte_carlo` compares
+methods on simulated datasets, `load` reads a saved fit. `bmjax.plots` (matplotlib) draws,
+`bmjax.sklearn` has estimators of scikit-learn's kind, and `python -m bmjax` fits a CSV file.
 """
 
 from importlib import import_module
@@ -19,6 +19,8 @@ _HOMES = {
     "_model.bound": ("log_evidence_bound", "lower_bound"),
     "_model.problem": ("Problem", "State", "Status"),
     "_model.steps": ("e_step", "g_step", "m_step", "prune"),
+    "_posterior.posterior": ("posterior",),
+    "_posterior.result": ("Mixture", "Posterior"),
     "_results.names": ("Names",),
     "_results.refit": ("RefitResult",),
     "_results.result": ("History", "LaneSteps", "Moments", "Result", "Starts", "Uncertainty"),
@@ -78,6 +80,9 @@ if TYPE_CHECKING:
     from bmjax._model.steps import g_step as g_step
     from bmjax._model.steps import m_step as m_step
     from bmjax._model.steps import prune as prune
+    from bmjax._posterior.posterior import posterior as posterior
+    from bmjax._posterior.result import Mixture as Mixture
+    from bmjax._posterior.result import Posterior as Posterior
     from bmjax._results.names import Names as Names
     from bmjax._results.refit import RefitResult as RefitResult
     from bmjax._results.result import History as History

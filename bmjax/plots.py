@@ -1,4 +1,4 @@
-"""Pictures of a fit: its coefficients, its course, its path over the start, and stability.
+"""Pictures of a fit: its coefficients, course, path over the start, stability and posterior.
 
 Needs matplotlib, `pip install "bmjax[plot]"`, and is imported by itself, `import bmjax.plots`.
 Each function draws into the axes given, or else into a new figure, and returns the axes; none
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bmjax._checks.arrays import floating_array
 from bmjax._fitting.fit import fit
+from bmjax._posterior.result import Posterior
 from bmjax._results.names import Names, feature_names, names_of
 from bmjax._results.refit import half_width
 from bmjax._results.result import Result
@@ -32,7 +33,7 @@ except ModuleNotFoundError as error:
         'bmjax.plots needs matplotlib: pip install "bmjax[plot]"', name=error.name
     ) from error
 
-__all__ = ["coefficients", "course", "path", "stability"]
+__all__ = ["coefficients", "course", "path", "probabilities", "sizes", "stability"]
 
 
 def __dir__() -> list[str]:
@@ -307,6 +308,68 @@ def stability(
         ax.hlines(place, share - error, share + error, color=colour, linewidth=0.3 * size, zorder=3)
         ax.plot(share, place, "o", color=colour, markersize=size, zorder=4, label=label)
     ax.set(xlim=(-0.015, 1.03), xlabel="selection frequency, ± 2 standard errors")
+    return ax
+
+
+def probabilities(
+    posterior: Posterior, names: Iterable[str] | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """Draws the probability of each feature, with two Monte Carlo errors to either side.
+
+    A row a feature, the first on top; those more probable than not in colour. Of more than 40
+    features only these are named, and the rows of the others are narrower.
+
+    Args:
+        posterior: What `bmjax.posterior` returned for one dataset of k features.
+        names: k names. Default: x0, x1, ...
+        ax: Where to draw. Default: a new figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: If the posterior is of several datasets or there are not k names.
+    """
+    chance = _vector("posterior", posterior.probability)
+    names = _names(names, len(chance))
+    half, likely = 2 * np.asarray(posterior.probability_error), chance > 0.5
+    ax, y, heights = _rows(names, likely, ax, width=5.6)
+    ax.axvline(0.5, color=_DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+    for group, colour, size, label in (
+        (~likely, _GREY, 3, "less probable than not"),
+        (likely, _KEPT, 5, "more probable than not"),
+    ):
+        place, share, error = y[group], chance[group], half[group]
+        ax.barh(place, share, height=heights[group], color=colour, alpha=0.25)
+        ax.hlines(place, share - error, share + error, color=colour, linewidth=0.3 * size, zorder=3)
+        ax.plot(share, place, "o", color=colour, markersize=size, zorder=4, label=label)
+    ax.set(xlim=(-0.015, 1.03), xlabel="probability that the feature acts")
+    return ax
+
+
+def sizes(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
+    """Draws the probability of each number of features, those always in not counted.
+
+    Args:
+        posterior: What `bmjax.posterior` returned for one dataset.
+        ax: Where to draw. Default: a new figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: If the posterior is of several datasets.
+    """
+    chance = _vector("posterior", posterior.size)
+    # Beyond the last that could be seen there is nothing to draw.
+    shown = max(int(np.flatnonzero(chance > 1e-3).max(initial=0)) + 2, 2)
+    chance = chance[:shown]
+    if ax is None:
+        ax = _new(4.8, 3.2, 1)[0]
+    ax.bar(np.arange(len(chance)), chance, color=_KEPT, width=0.8)
+    ax.set(xlabel="number of features that act", ylabel="probability", ylim=(0, None))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 

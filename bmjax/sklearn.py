@@ -22,9 +22,7 @@ from bmjax._fitting.ragged import filled, rung
 from bmjax._results.names import Names, numbers_of
 from bmjax._solvers.paper import Solver
 
-__all__ = [
-    "BayesianMaskingRegressor",
-]
+__all__ = ["BayesianMaskingRegressor", "SupportPosteriorRegressor"]
 
 
 def __dir__() -> list[str]:
@@ -41,6 +39,11 @@ except ImportError as error:
     raise ModuleNotFoundError(
         'bmjax.sklearn needs scikit-learn 1.6 or newer: pip install "bmjax[sklearn]"'
     ) from error
+
+# Defined where the posterior is; scikit-learn is known to be there by now.
+from bmjax._posterior.estimator import (  # noqa: E402
+    SupportPosteriorRegressor as SupportPosteriorRegressor,
+)
 
 _SOLVERS: dict[str, type[Solver]] = {
     "accelerated": bmjax.Accelerated,

@@ -132,7 +132,19 @@ def _parser() -> argparse.ArgumentParser:
         help="also fit N random halves of the rows, N even, and show how often each feature is "
         "kept",
     )
-    add("--seed", metavar="N", type=int, default=0, help="of the halves of --stability; default: 0")
+    add(
+        "--posterior",
+        action="store_true",
+        help="also show the probability of each feature and its effect averaged over all choices "
+        "of features",
+    )
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=0,
+        help="of the halves of --stability and the chains of --posterior; default: 0",
+    )
     add(
         "--save",
         metavar="PATH",
@@ -242,9 +254,16 @@ def _fitted(
             selection = bmjax.stability_selection(
                 data.X, data.y, jax.random.key(args.seed), args.stability, **options
             )
+        posterior = None
+        if args.posterior:
+            options.pop("standardize")  # it does not depend on units
+            posterior = bmjax.posterior(
+                data.X, data.y, jax.random.key(args.seed), sample_weights=data.weights, **options
+            )
         report = Report.of(
             result,
             selection,
+            posterior,
             *data,
             kept=kept,
             intercept=options["intercept"],

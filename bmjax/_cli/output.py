@@ -29,6 +29,7 @@ class Report(NamedTuple):
     Attributes:
         result: What `bmjax.fit` returned.
         selection: What `bmjax.stability_selection` returned, if asked for.
+        posterior: What `bmjax.posterior` returned, if asked for.
         summary: The facts and notes of the fit.
         names: Names of the features.
         kept: Those that are never masked.
@@ -47,6 +48,7 @@ class Report(NamedTuple):
 
     result: bmjax.Result
     selection: bmjax.StabilitySelection | None
+    posterior: bmjax.Posterior | None
     summary: bmjax.Summary
     names: Sequence[str]
     kept: Sequence[str]
@@ -67,6 +69,7 @@ class Report(NamedTuple):
         cls,
         result: bmjax.Result,
         selection: bmjax.StabilitySelection | None,
+        posterior: bmjax.Posterior | None,
         X: _Array,
         y: _Array,
         names: Sequence[str],
@@ -89,6 +92,7 @@ class Report(NamedTuple):
         return cls(
             result=result,
             selection=selection,
+            posterior=posterior,
             summary=result.summary([shown(name) for name in names]),
             names=names,
             kept=kept,
@@ -178,9 +182,14 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
             for value, error in zip(frequencies, errors, strict=True)
         ]
         columns.append(("stability", cells))
-    elif summary.standardized is not None:  # there is no room for both in 80 columns
+    if report.posterior is None and report.selection is None and summary.standardized is not None:
+        # Beside the others there is no room for it in 80 columns.
         cells = ["0" if v == 0 else f"{v:.3f}" for v in summary.standardized]
         columns.append(("effect\nin sd", cells))
+    if report.posterior is not None:
+        chances = np.asarray(report.posterior.probability)
+        columns.append(("proba-\nbility", [f"{chance:.2f}" for chance in chances]))
+        columns.append(("averaged\ncoef", _aligned(np.asarray(report.posterior.coef), 4)))
     return columns
 
 
@@ -204,6 +213,15 @@ def _figures(report: Report) -> dict[str, str]:
         sharper = selection.expected_false_unimodal
         also = f"; {sharper:.2g} if their frequencies are unimodal" if sharper >= 0 else ""
         figures["expected false among them"] = f"at most {selection.expected_false:.2g}{also}"
+    if report.posterior is not None:
+        chosen = [
+            name
+            for name, chance in zip(report.names, report.posterior.select(0.1), strict=True)
+            if chance and name not in report.kept
+        ]
+        figures["found"] = (
+            f"{listed(chosen) or 'none'}: of which a tenth at most is expected not to act"
+        )
     return figures
 
 
@@ -213,7 +231,11 @@ def notes(report: Report) -> list[str]:
         "Coefficients are in units of the target per unit of the feature; standard errors take "
         "the kept features as known. Computed in float64."
     ]
-    if report.selection is None and report.summary.standardized is not None:
+    if (
+        report.selection is None
+        and report.posterior is None
+        and report.summary.standardized is not None
+    ):
         found.append(
             "The effect in sd is in standard deviations of the target per standard deviation of "
             "the feature."
@@ -225,6 +247,11 @@ def notes(report: Report) -> list[str]:
         found.append("Least squares is not unique on these data; one solution is shown.")
     found += report.said
     found += report.summary.notes
+    if report.posterior is not None and not bool(report.posterior.converged):
+        status = bmjax.Status(int(report.posterior.status)).name
+        found.append(
+            f"The posterior ended with {status}: its probabilities are not to be relied on."
+        )
     if report.selection is not None:
         ended = np.asarray(report.selection.status)
         missed = np.count_nonzero(ended != bmjax.Status.CONVERGED)
@@ -271,6 +298,13 @@ def saved(report: Report, ending: str) -> bytes:
         table["frequency"] = np.asarray(selection.frequencies)
         table["frequency_standard_error"] = np.asarray(selection.standard_errors)
         table["stable"] = np.asarray(selection.stable)
+    posterior = report.posterior
+    if posterior is not None:
+        of_all = posterior.to_pandas(report.names)
+        for column in ("probability", "probability_error", "lower", "upper"):
+            table[column] = of_all[column]
+        table["averaged_coef"] = of_all["coef"]
+        table["averaged_standard_error"] = of_all["standard_error"]
     if ending == ".csv":
         return table.to_csv(lineterminator="\n").encode()
     result = report.result
@@ -284,7 +318,8 @@ def saved(report: Report, ending: str) -> bytes:
             "intercept": report.intercept,
             "standardize": True,
             "stability": None if selection is None else len(selection.supports),
-            "seed": None if selection is None else report.seed,
+            "posterior": report.posterior is not None,
+            "seed": report.seed if selection is not None or report.posterior is not None else None,
         },
         "versions": {
             "bmjax": bmjax.__version__,
@@ -301,6 +336,18 @@ def saved(report: Report, ending: str) -> bytes:
         "steps": int(result.num_steps),
         "notes": notes(report),
     }
+    if posterior is not None:
+        content["posterior"] = {
+            "size": np.asarray(posterior.size).tolist(),
+            "intercept": float(posterior.intercept),
+            "noise_standard_deviation": float(np.sqrt(posterior.noise_variance)),
+            "status": bmjax.Status(int(posterior.status)).name,
+            "steps": int(posterior.num_steps),
+            "supports": [
+                {"probability": share, "features": who}
+                for who, share in posterior.summary(report.names).supports
+            ],
+        }
     if selection is not None:
         content["stability"] = {
             "threshold": selection.threshold,

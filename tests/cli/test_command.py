@@ -24,8 +24,8 @@ from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = (
-    "--target --keep --exclude --weights --no-intercept --stability --seed --save --plot "
-    "--no-cache --sep --decimal --comment --numeric-header --drop-missing"
+    "--target --keep --exclude --weights --no-intercept --stability --posterior --seed --save "
+    "--plot --no-cache --sep --decimal --comment --numeric-header --drop-missing"
 ).split()
 
 
@@ -436,6 +436,7 @@ def test_save_json(capsys, write, table, tmp_path):
         "intercept": True,
         "standardize": True,
         "stability": None,
+        "posterior": False,
         "seed": None,
     }
     assert any("units of the target" in note for note in content["notes"])

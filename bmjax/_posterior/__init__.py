@@ -1,0 +1,1 @@
+"""The posterior over supports: every one of them, or chains over many."""

@@ -1,0 +1,292 @@
+"""Chains over supports, each move informed by the closed form of all moves like it.
+
+A chain is a process in continuous time. Each feature asks to flip at a rate of min(1, ratio of the
+posterior after the flip and before), which leaves the posterior as it is: this is Metropolis, but
+all flips are judged at once, so that only those that happen are simulated and no step is lost to
+refusals (Zanella, 2020; Zhou and Smith, 2022). The time that a support is held is its weight, and
+while it is held every feature's probability given all others is known, and averaged in its place.
+
+Where effects cancel, or columns are alike, single flips hardly move. So at a constant rate a
+feature is drawn, the anchor, and flipped together with another one, which is chosen by the
+posterior after each such pair: two additions, two drops or an exchange. It is accepted by the ratio
+of the sums over partners before and after, which is what makes it reversible (Zanella, 2020).
+
+g and the rate are summed out: the evidence is read from a table by size and residual.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Bool, Float, Int
+
+from bmjax._posterior.prior import LEAST_SHARE, Evidence, judged
+from bmjax._posterior.sweep import (
+    Edge,
+    Moves,
+    Update,
+    after_flip,
+    after_pair,
+    edge_of,
+    no_update,
+    update,
+)
+from bmjax._runtime.backend import Array
+
+_POINTS = 256  # of the table, in the logarithm of the residual's square
+PAIRS = 3.0  # rate of the pairs, in the time in which a feature asks to flip once
+
+
+class Table(NamedTuple):
+    """`judged` on a grid of sizes and of shares, these in logarithm: a row for each step of it.
+
+    Attributes:
+        low: The least log share.
+        step: Of log share.
+        log: The log and its slope at the lower end of the step, and both at the upper end.
+        moments: shrink, shrink_square and spread at the lower end, and all three at the upper.
+    """
+
+    low: Float[Array, ""]
+    step: Float[Array, ""]
+    log: Float[Array, "rows 4"]
+    moments: Float[Array, "rows 6"]
+
+
+class Ground(NamedTuple):
+    """What the chains of a dataset have in common.
+
+    Attributes:
+        table: Of the evidence.
+        most: Largest support.
+        anchors: Weights that the anchor of a pair is drawn by; zero for what fills up a shape.
+        elsewhere: Whether a feature is in the working set by chance.
+        chance: Logarithm of the probability of the working set, by how many of those are in.
+    """
+
+    table: Table
+    most: Int[Array, ""]
+    anchors: Float[Array, " w"]
+    elsewhere: Bool[Array, " w"]
+    chance: Float[Array, " sizes"]
+
+
+class Place(NamedTuple):
+    """Where a chain is: its support, and the matrix swept on it."""
+
+    matrix: Float[Array, "v v"]
+    inside: Bool[Array, " w"]
+
+
+class Tally(NamedTuple):
+    """Sums over time, of w features.
+
+    Attributes:
+        time: Time spent.
+        probability: Time times the probability of each feature given the others.
+        coef: The same of its effect.
+        square: The same of the square of its effect.
+    """
+
+    time: Float[Array, ""]
+    probability: Float[Array, " w"]
+    coef: Float[Array, " w"]
+    square: Float[Array, " w"]
+
+
+class Visits(NamedTuple):
+    """The supports visited, step by step.
+
+    Attributes:
+        hold: Time that each was held.
+        log: Logarithm of its posterior, up to a constant.
+        share: What it leaves of y'y.
+        inside: Its features.
+    """
+
+    hold: Float[Array, " t"]
+    log: Float[Array, " t"]
+    share: Float[Array, " t"]
+    inside: Bool[Array, "t w"]
+
+
+class _Seen(NamedTuple):
+    """Where supports are in the table, and their log."""
+
+    row: Array
+    part: Array
+    log: Array
+
+
+def tabulated(evidence: Evidence, least: Float[Array, ""]) -> Table:
+    """The table of a dataset.
+
+    Args:
+        evidence: Of the dataset.
+        least: The least share of y'y that any support leaves.
+    """
+    low = jnp.log(jnp.clip(least, LEAST_SHARE, 0.5)) - 0.1
+    step = -low / (_POINTS - 1)
+    grid = low + step * jnp.arange(_POINTS, dtype=step.dtype)
+    sizes = jnp.arange(len(evidence.log_size), dtype=jnp.int32)
+    shape = len(sizes), _POINTS
+    share = jnp.broadcast_to(jnp.exp(grid)[None, :], shape)
+    found = judged(evidence, share, jnp.broadcast_to(sizes[:, None], shape))
+    # Sizes that are not allowed are never looked up, and must only not spoil the sums.
+    log = jnp.where(jnp.isfinite(found.log), found.log, 0)
+    rise = jnp.diff(log, axis=1)
+    slope = 0.5 * (rise[:, 1:] + rise[:, :-1])
+    slope = jnp.concatenate([rise[:, :1], slope, rise[:, -1:]], axis=1)
+    value = jnp.stack([log, slope], axis=-1)
+    others = jnp.stack([found.shrink, found.shrink_square, found.spread], axis=-1)
+
+    def steps(values: Array) -> Array:
+        both = jnp.concatenate([values[:, :-1], values[:, 1:]], axis=-1)
+        return both.reshape(-1, both.shape[-1])
+
+    return Table(low, step, steps(value), steps(others))
+
+
+def _look_up(table: Table, share: Float[Array, "*s"], size: Int[Array, "*s"]) -> _Seen:
+    """Supports judged by the table, cubic in the log of what they leave."""
+    place = (jnp.log(jnp.clip(share, LEAST_SHARE, 1)) - table.low) / table.step
+    place = jnp.clip(place, 0, _POINTS - 1)
+    left = jnp.minimum(place.astype(jnp.int32), _POINTS - 2)
+    t = place - left.astype(place.dtype)
+    row = size * (_POINTS - 1) + left
+    values = table.log.at[row].get(mode="promise_in_bounds")
+    f0, d0, f1, d1 = (values[..., i] for i in range(4))
+    rise = f1 - f0
+    log = f0 + t * (d0 + t * (3 * rise - 2 * d0 - d1 + t * (d0 + d1 - 2 * rise)))
+    return _Seen(row, t, log)
+
+
+def _moments(table: Table, seen: _Seen) -> tuple[Array, Array, Array]:
+    """shrink, shrink_square and spread of supports that were looked up."""
+    values = table.moments.at[seen.row].get(mode="promise_in_bounds")
+    low, high = values[..., :3], values[..., 3:]
+    between = low + seen.part[..., None] * (high - low)
+    return between[..., 0], between[..., 1], between[..., 2]
+
+
+def advanced(
+    place: Place, ground: Ground, draws: Float[Array, "t 4"]
+) -> tuple[Place, Tally, Visits]:
+    """A chain some steps on.
+
+    Args:
+        place: Where it is.
+        ground: The dataset.
+        draws: Uniform numbers, four a step.
+    """
+    w, dtype = len(place.inside), place.matrix.dtype
+    none = jnp.zeros(w, dtype)
+
+    def step(
+        carry: tuple[Array, Update, Edge, Tally], draw: Float[Array, " 4"]
+    ) -> tuple[tuple[Array, Update, Edge, Tally], tuple[Array, ...]]:
+        matrix, due, edge, tally = carry
+        # The update is made a step late, since XLA computes vectors that are not in memory anew
+        # for every entry of the matrix.
+        matrix = due.matrix(matrix)
+        now = _look_up(ground.table, edge.square, edge.size)
+        flips = after_flip(edge, ground.most)
+        then = _look_up(ground.table, flips.square, flips.size)
+        ratio = then.log - now.log
+        rate = _rate(ratio + _chance(ground, edge, None), flips.possible)
+        busy = jnp.sum(rate)
+        hold = 1 / (busy + PAIRS)
+        tally = _added(ground.table, tally, hold, edge, flips, now, then)
+
+        # Which of the events comes first: a flip, or a pair.
+        single = draw[0] * (busy + PAIRS) < busy
+        anchor = _chosen(ground.anchors, draw[1])
+        pairs = _pair_rates(ground, edge, matrix[anchor, :w], now.log, anchor)
+        total = jnp.sum(pairs)
+        chosen = _chosen(jnp.where(single, rate, pairs), draw[2])
+        first = jnp.where(single, chosen, anchor)
+        change = update(matrix, edge.inside, first, chosen, ~single, single | (total > 0))
+        there = change.edge(edge)
+        log_there = _look_up(ground.table, there.square, there.size).log
+        row = change.row(matrix, anchor)[:w]
+        back = jnp.sum(_pair_rates(ground, there, row, log_there, anchor))
+        go = single | ((total > 0) & (draw[3] * back < total))
+        change = change._replace(
+            keep=jnp.where(go, change.keep, 1), left=jnp.where(go, change.left, 0)
+        )
+        visited = hold, now.log, edge.square, edge.inside
+        edge = jax.tree.map(lambda new, old: jnp.where(go, new, old), there, edge)
+        return (matrix, change, edge, tally), visited
+
+    begun = Tally(jnp.zeros((), dtype), none, none, none)
+    edge = edge_of(place.matrix, place.inside)
+    still = no_update(place.inside, dtype)
+    carry = place.matrix, still, edge, begun
+    (matrix, due, edge, tally), visits = lax.scan(step, carry, draws)
+    return Place(due.matrix(matrix), edge.inside), tally, Visits(*visits)
+
+
+def _rate(ratio: Array, possible: Array) -> Array:
+    return jnp.where(possible, jnp.exp(jnp.minimum(ratio, 0)), 0)
+
+
+def _chosen(rate: Array, draw: Array) -> Array:
+    """One of some, with probabilities in these proportions."""
+    w = len(rate)
+    # Sums up to each by a product, which compiles to less than a cumulative sum.
+    sums = rate @ jnp.triu(jnp.ones((w, w), rate.dtype))
+    found = jnp.sum(sums <= draw * sums[-1], dtype=jnp.int32)
+    # Rounding must not lead beyond the last one that is possible.
+    last = w - 1 - jnp.argmax(rate[::-1] > 0).astype(jnp.int32)
+    return jnp.minimum(found, last)
+
+
+def _chance(ground: Ground, edge: Edge, anchor: Array | None) -> Array:
+    """By how much flips, of an anchor too, change the log probability of the working set."""
+    count = jnp.sum(edge.inside & ground.elsewhere, dtype=jnp.int32)
+    change = jnp.where(ground.elsewhere, jnp.where(edge.inside, -1, 1), 0)
+    if anchor is not None:
+        change = change + change[anchor]
+    last = len(ground.chance) - 1
+    return ground.chance[jnp.clip(count + change, 0, last)] - ground.chance[count]
+
+
+def _pair_rates(ground: Ground, edge: Edge, row: Array, log: Array, anchor: Array) -> Array:
+    pairs = after_pair(edge, row, ground.most, anchor)
+    then = _look_up(ground.table, pairs.square, pairs.size)
+    return _rate(then.log - log + _chance(ground, edge, anchor), pairs.possible)
+
+
+def _added(
+    table: Table, tally: Tally, hold: Array, edge: Edge, flips: Moves, now: _Seen, then: _Seen
+) -> Tally:
+    """The sums with the time held added, each feature given all others."""
+    inside, possible = edge.inside, flips.possible
+    ratio = then.log - now.log
+    probability = jnp.where(possible, jax.nn.sigmoid(jnp.where(inside, -ratio, ratio)), 0)
+    own = jnp.where(possible, edge.own, 1)
+    effect = jnp.where(inside, edge.slope, edge.slope / own)
+    variance = jnp.where(inside, -own, 1 / own)
+    # Given that the feature is in: as here if it is, else as there.
+    here, there = _moments(table, now), _moments(table, then)
+    shrink, shrink_square, spread = (
+        jnp.where(inside, a, b) for a, b in zip(here, there, strict=True)
+    )
+    square = shrink_square * effect**2 + spread * variance
+    return Tally(
+        tally.time + hold,
+        tally.probability + hold * probability,
+        tally.coef + hold * probability * shrink * effect,
+        tally.square + hold * probability * square,
+    )
+
+
+def tally_at(ground: Ground, edge: Edge) -> Tally:
+    """What a chain adds to its sums while it holds a support, for a time of one."""
+    now = _look_up(ground.table, edge.square, edge.size)
+    flips = after_flip(edge, ground.most)
+    then = _look_up(ground.table, flips.square, flips.size)
+    none = jnp.zeros_like(edge.own)
+    begun = Tally(jnp.zeros((), none.dtype), none, none, none)
+    return _added(ground.table, begun, jnp.ones((), none.dtype), edge, flips, now, then)

@@ -1,0 +1,126 @@
+"""What is found of a dataset, in the units of its sums, by either way."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from bmjax._model.problem import Status
+from bmjax._posterior.agreement import agreement
+from bmjax._posterior.mixture import parts_of
+from bmjax._posterior.prior import LEAST_SHARE, Evidence
+from bmjax._posterior.sampling import BURN, STEPS, Plan, sampled
+from bmjax._posterior.sums import Sums
+from bmjax._runtime import ladder
+from bmjax._runtime.programs import PROGRAMS
+
+
+class Found(NamedTuple):
+    """The posterior of f features that may be in or not, u of which are in some listed support.
+
+    Attributes:
+        probability: (f,) of each feature.
+        error: (f,) its Monte Carlo error.
+        coef: (f,) mean of the effects.
+        deviation: (f,) their standard deviation.
+        noise: Mean of the noise variance.
+        size: Probability of each size.
+        features: (u,) the features in the listed supports.
+        weight: (t,) probability of these.
+        inside: (t, u) their features.
+        mean: (t, u) of the effects given each.
+        spread: (t, u) their standard deviation given each.
+        covariance: (u, u) of the effects over all supports.
+        freedom: Degrees of freedom of the effects given a support.
+        r_hat: See `Posterior`.
+        steps: Of each chain.
+        status: How it ended.
+    """
+
+    probability: np.ndarray
+    error: np.ndarray
+    coef: np.ndarray
+    deviation: np.ndarray
+    noise: float
+    size: np.ndarray
+    features: np.ndarray
+    weight: np.ndarray
+    inside: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    covariance: np.ndarray
+    freedom: float
+    r_hat: float
+    steps: int
+    status: Status
+
+
+def freedom_of(evidence: Evidence) -> float:
+    """Degrees of freedom of the effects given a support."""
+    return float("inf") if evidence.precision is not None else float(evidence.freedom)
+
+
+def found_by_chains(
+    sums: Sums,
+    evidence: Evidence,
+    most: int,
+    words: list[int],
+    plan: Plan,
+    count: int,
+    report: Callable[[int], None],
+) -> Found:
+    """What chains find of a dataset.
+
+    Args:
+        sums: The dataset.
+        evidence: How to judge a support.
+        most: Largest support.
+        words: Numbers that the draws depend on.
+        plan: How long to sample.
+        count: Most supports to list.
+        report: Is told of steps made.
+    """
+    kept = sampled(sums, evidence, most, words, plan, report)
+    rounds = len(kept.tallies)
+    burn = -(-rounds // BURN)
+    end = agreement(kept, burn)
+    chosen, weight, size = kept.supports(burn, count)
+    features = np.unique(np.concatenate([np.zeros(0, int), *chosen]))
+    if not len(features):
+        features = np.zeros(1, int)
+    width, most_in = len(features), max(map(len, chosen))
+    wide = ladder.features(width)
+    slots = np.full((count, ladder.features(most_in)), wide, np.int32)
+    inside = np.zeros((len(chosen), width), bool)
+    for row, own in enumerate(chosen):
+        at = np.searchsorted(features, own)
+        slots[row, : len(own)] = at
+        inside[row, at] = True
+    columns = np.pad(sums.columns[features], ((0, wide - width), (0, 0)))
+    shares = np.pad(weight, (0, count - len(weight)))
+    parts = PROGRAMS.call(
+        parts_of, columns @ columns.T, columns @ sums.target, evidence, slots, shares, static={}
+    )
+    mean, spread = (np.asarray(a)[: len(chosen), :width] for a in (parts.mean, parts.deviation))
+    average = weight @ mean
+    second = np.asarray(parts.second)[:width, :width]
+    exact = float(np.asarray(parts.share)[0]) <= 10 * LEAST_SHARE
+    status = Status.CONVERGED if end.agreed(plan.tolerance) else Status.MAX_STEPS
+    return Found(
+        probability=end.probability,
+        error=end.error,
+        coef=end.coef,
+        deviation=np.sqrt(np.maximum(end.square - end.coef**2, 0)),
+        noise=float(parts.noise),
+        size=size,
+        features=features,
+        weight=weight,
+        inside=inside,
+        mean=mean,
+        spread=spread,
+        covariance=second - average[:, None] * average[None, :],
+        freedom=freedom_of(evidence),
+        r_hat=end.r_hat,
+        steps=rounds * STEPS,
+        status=Status.EXACT_FIT if exact else status,
+    )

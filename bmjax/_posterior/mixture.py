@@ -1,0 +1,76 @@
+"""The posterior as a mixture of supports, given each of which the effects are Student's t."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from bmjax._posterior.prior import Evidence, judged
+from bmjax._posterior.sweep import augmented, swept_to
+from bmjax._runtime.backend import Array
+
+
+class Parts(NamedTuple):
+    """Some supports among w features, for columns and y of unit length.
+
+    Attributes:
+        mean: Of the effects given the support, zero where a feature is out.
+        deviation: Standard deviation of each given the support, zero where it is out.
+        second: E[b b'] over the mixture.
+        noise: Mean of the noise variance over the mixture.
+        share: What least squares on each support leaves of y'y.
+    """
+
+    mean: Float[Array, "t w"]
+    deviation: Float[Array, "t w"]
+    second: Float[Array, "w w"]
+    noise: Float[Array, ""]
+    share: Float[Array, " t"]
+
+
+def parts_of(
+    gram: Float[Array, "w w"],
+    slope: Float[Array, " w"],
+    evidence: Evidence,
+    slots: Int[Array, "t m"],
+    weight: Float[Array, " t"],
+) -> Parts:
+    """The effects given each of some supports.
+
+    Args:
+        gram: X'X of unit columns.
+        slope: X'y.
+        evidence: Of the dataset.
+        slots: The features of each support, w in empty slots.
+        weight: Probability of each support.
+    """
+    w = len(gram)
+    used = slots < w
+    at = jnp.minimum(slots, w - 1)
+    between = jnp.where(
+        used[:, :, None] & used[:, None, :], gram[at[:, :, None], at[:, None, :]], 0
+    )
+    matrices = jax.vmap(augmented)(between, jnp.where(used, slope[at], 0))
+    matrix, inside = jax.vmap(swept_to)(matrices, used)
+    found = judged(evidence, matrix[:, -1, -1], jnp.sum(inside, axis=1, dtype=jnp.int32))
+    effect = jnp.where(inside, matrix[:, -1, :-1], 0)
+    both = inside[:, :, None] & inside[:, None, :]
+    square = found.shrink_square[:, None, None] * effect[:, :, None] * effect[:, None, :]
+    square -= found.spread[:, None, None] * jnp.where(both, matrix[:, :-1, :-1], 0)
+    mean = found.shrink[:, None] * effect
+    variance = jnp.diagonal(square, axis1=1, axis2=2) - mean**2
+    deviation = jnp.sqrt(jnp.maximum(variance, 0))
+    row = jnp.arange(len(slots))[:, None]
+    blank = jnp.zeros((len(slots), w), gram.dtype)
+    second = jnp.zeros((w, w), gram.dtype)
+    second = second.at[slots[:, :, None], slots[:, None, :]].add(
+        weight[:, None, None] * square, mode="drop"
+    )
+    return Parts(
+        mean=blank.at[row, slots].set(mean, mode="drop"),
+        deviation=blank.at[row, slots].set(deviation, mode="drop"),
+        second=second,
+        noise=weight @ found.noise,
+        share=matrix[:, -1, -1],
+    )

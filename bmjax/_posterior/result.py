@@ -1,0 +1,304 @@
+"""What `posterior` returns."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bmjax._checks import validate
+from bmjax._model.problem import Status
+from bmjax._posterior.intervals import quantiles
+from bmjax._posterior.reading import (
+    PosteriorSummary,
+    checked_level,
+    credible_sets,
+    on_host,
+    selected,
+)
+from bmjax._results.names import feature_names
+from bmjax._runtime.backend import Array
+from bmjax._runtime.precision import full_precision
+
+
+class Mixture(NamedTuple):
+    """The posterior as a mixture of supports, over the features that any of them has.
+
+    Attributes:
+        features: Numbers of these features; k where a place is empty.
+        probability: Of each support, the most probable first. Where there are more supports than
+            are listed, the others are missing from the sum if all were looked at; after chains
+            the last ones stand for them. Zero, and no features, where a place is empty.
+        inside: The features of each support.
+        mean: Mean of the effects given each support, zero where a feature is out.
+        deviation: Their standard deviation given each support.
+        covariance: Of the effects over all supports, the choice of support included.
+        correlation: Of the columns, less what is always in.
+        freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
+    """
+
+    features: Int[Array, "*b u"]
+    probability: Float[Array, "*b t"]
+    inside: Bool[Array, "*b t u"]
+    mean: Float[Array, "*b t u"]
+    deviation: Float[Array, "*b t u"]
+    covariance: Float[Array, "*b u u"]
+    correlation: Float[Array, "*b u u"]
+    freedom: Float[Array, "*b"]
+
+
+class Posterior(NamedTuple):
+    """The posterior over supports: which features act, with what probability and effect.
+
+    After a call with several datasets every field has a leading axis.
+
+    Attributes:
+        probability: Probability that each feature acts; 1 for one that is always in.
+        probability_error: Its Monte Carlo standard error; 0 where all supports were looked at.
+        coef: Mean effect of each feature on y over the whole posterior, in units of y per unit of
+            the feature. **Predict with this one.**
+        standard_errors: Standard deviation of each effect over the whole posterior, that it may be
+            zero included.
+        intercept: Mean of y where every feature is zero; 0 if it is not fitted.
+        center: Mean of each column if an intercept is fitted, else 0.
+        level_variance: Variance of the level of y at the centre.
+        noise_variance: Mean of the noise variance, in squared units of y.
+        size: Probability of 0, 1, 2, ... features, those that are always in not counted.
+        mixture: The supports.
+        unmasked: The features that are always in.
+        r_hat: Spread of the log posterior between chains and within: near 1 where they have mixed.
+        num_steps: Steps of each chain; 0 where all supports were looked at.
+        status: How it ended, a code of `Status`.
+    """
+
+    probability: Float[Array, "*b k"]
+    probability_error: Float[Array, "*b k"]
+    coef: Float[Array, "*b k"]
+    standard_errors: Float[Array, "*b k"]
+    intercept: Float[Array, "*b"]
+    center: Float[Array, "*b k"]
+    level_variance: Float[Array, "*b"]
+    noise_variance: Float[Array, "*b"]
+    size: Float[Array, "*b sizes"]
+    mixture: Mixture
+    unmasked: Bool[Array, "*b k"]
+    r_hat: Float[Array, "*b"]
+    num_steps: Int[Array, "*b"]
+    status: Int[Array, "*b"]
+
+    def __repr__(self) -> str:
+        """What kind of posterior it is, without its arrays."""
+        *batch, k = np.shape(self.coef)
+        if batch:
+            return f"Posterior({batch[0]} datasets, {k} features)"
+        likely = int(np.sum(np.asarray(self.probability) > 0.5))
+        status = Status(int(self.status)).name
+        return f"Posterior({k} features, {likely} of them more probable than not, {status})"
+
+    @property
+    def converged(self) -> Bool[Array, "*b"]:
+        """Whether all supports were looked at, or the chains agree (`Status.CONVERGED`)."""
+        return self.status == Status.CONVERGED
+
+    @property
+    def supports(self) -> Bool[np.ndarray, "*b t k"]:
+        """The most probable supports, of the probabilities `mixture.probability`."""
+        k = np.shape(self.coef)[-1]
+        inside = np.asarray(self.mixture.inside)
+        features = np.asarray(self.mixture.features)
+        found = np.zeros((*inside.shape[:-1], k + 1), bool)
+        at = np.broadcast_to(features[..., None, :], inside.shape)
+        np.put_along_axis(found, at, inside, axis=-1)
+        return found[..., :k]
+
+    @property
+    def support_probability(self) -> Float[Array, "*b t"]:
+        """The probability of each of `supports`."""
+        return self.mixture.probability
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals of the effects over the whole posterior, that they may be zero included.
+
+        From the (1 - level)/2 to the (1 + level)/2 quantile. An end is exactly zero where the mass
+        at zero lies across it; a feature of probability below (1 - level)/2 has both there.
+
+        Args:
+            level: Probability that the interval holds the effect, between 0 and 1.
+
+        Returns:
+            The lower and the upper ends, (k,) each, or (b, k), NumPy arrays of float64.
+
+        Raises:
+            TypeError: If level is not a number.
+            ValueError: If it is out of range.
+
+        Example:
+            >>> lower, upper = bmjax.posterior(X, y, intercept=True).interval(0.9)
+        """
+        level = checked_level(level)
+        ends = np.zeros((2, *np.shape(self.coef)))
+        for place in np.ndindex(*np.shape(self.coef)[:-1]):
+            one = on_host(self, place)
+            mixture, k = one.mixture, len(one.coef)
+            real = mixture.features < k
+            features = mixture.features[real]
+            for i, at in enumerate(((1 - level) / 2, (1 + level) / 2)):
+                ends[(i, *place, features)] = quantiles(
+                    at,
+                    one.probability[features],
+                    mixture.inside[:, real],
+                    mixture.probability,
+                    mixture.mean[:, real],
+                    mixture.deviation[:, real],
+                    float(mixture.freedom),
+                )
+        return ends[0], ends[1]
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> jax.Array: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[jax.Array, jax.Array]: ...
+
+    @full_precision
+    def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
+        """The mean of y at new samples over the whole posterior, intercept + X @ coef.
+
+        Args:
+            X: (m, k) new samples; after several datasets (b, m, k), or (m, k) for all of them.
+            return_std: Whether to return the standard deviation of y there as well: that of the
+                noise, the level and the effects, the choice of support included.
+
+        Returns:
+            (m,) predictions, or (b, m); with `return_std` a pair of such.
+
+        Raises:
+            TypeError: If X is not an array of real numbers.
+            ValueError: If X has not as many columns as there are features or a value is not finite.
+
+        Example:
+            >>> mean, std = bmjax.posterior(X, y, intercept=True).predict(X, return_std=True)
+        """
+        coef = jnp.asarray(self.coef)
+        k = coef.shape[-1]
+        X = validate.samples(X, k, coef.dtype, values=coef.ndim == 1)
+        X = jnp.broadcast_to(X, (*coef.shape[:-1], *X.shape[-2:]))
+        away = X - self.center[..., None, :]
+        level = self.intercept + jnp.sum(self.center * coef, axis=-1)
+        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, coef)
+        if not validate.flag("return_std", return_std):
+            return mean
+        features = jnp.asarray(self.mixture.features)
+        at = jnp.minimum(features, k - 1)[..., None, :]
+        chosen = jnp.take_along_axis(
+            away, jnp.broadcast_to(at, (*away.shape[:-1], at.shape[-1])), -1
+        )
+        spread = jnp.einsum("...nu,...uv,...nv->...n", chosen, self.mixture.covariance, chosen)
+        variance = (self.noise_variance + self.level_variance)[..., None] + jnp.maximum(spread, 0)
+        return mean, jnp.sqrt(variance)
+
+    def select(self, fdr: float = 0.1) -> Bool[np.ndarray, "*b k"]:
+        """The largest set of features of which at most a share is expected not to act.
+
+        The features in the order of their probabilities, as many as keep the mean of
+        1 - probability at or below `fdr`. Features that are always in are selected and do not
+        count.
+
+        Args:
+            fdr: The share, at least 0 and below 1.
+
+        Returns:
+            (k,) or (b, k) booleans.
+
+        Raises:
+            TypeError: If fdr is not a number.
+            ValueError: If it is out of range.
+
+        Reference:
+            Müller, Parmigiani, Robert and Rousseau, JASA 2004.
+
+        Example:
+            >>> bmjax.posterior(X, y).select(fdr=0.05)
+        """
+        share = float(validate.number("fdr", fdr, float, low=0, high=1, open_low=False))
+        return selected(np.asarray(self.probability, float), np.asarray(self.unmasked), share)
+
+    def credible_sets(self, level: float = 0.95) -> list[tuple[tuple[int, ...], float]]:
+        """Groups of look-alikes, of each of which one acts with some probability.
+
+        Where columns say nearly the same, no single one of them may be probable although one of
+        them must act. A set is begun by the most probable feature that is in none yet, and takes
+        on those features correlated with it by .5 or more that raise the probability that any of
+        the set acts by most, until that is at least `level`. Sets that do not come that far are
+        not reported. As in SuSiE (Wang et al., 2020), but from the supports themselves.
+
+        Args:
+            level: Probability that at least one feature of a set acts, between 0 and 1.
+
+        Returns:
+            Each set, as the numbers of its features, the most probable first, and the probability
+            that any of them acts.
+
+        Raises:
+            TypeError: If level is not a number.
+            ValueError: If it is out of range, or this is of several datasets.
+
+        Example:
+            >>> for members, probability in bmjax.posterior(X, y).credible_sets(0.9):
+            ...     print(members, probability)
+        """
+        self._one("credible_sets")
+        return credible_sets(on_host(self, ()), checked_level(level))
+
+    def raise_for_status(self) -> None:
+        """Do nothing if it ended well.
+
+        Raises:
+            RuntimeError: If the chains of some dataset do not agree, or the data are not finite.
+        """
+        codes = np.ravel(np.asarray(self.status))
+        bad = [s for s in (Status.MAX_STEPS, Status.NON_FINITE) if s in codes]
+        if bad:
+            where = {s.name: np.flatnonzero(codes == s)[:10].tolist() for s in bad}
+            raise RuntimeError(
+                f"posterior ended with {where}, numbers of datasets: raise max_steps, or look at "
+                "values that are missing or infinite."
+            )
+
+    def summary(self, names: Sequence[str] | None = None) -> PosteriorSummary:
+        """The posterior as a table to print, with the most probable supports.
+
+        Args:
+            names: Names of the k features. Default: x0, x1, ...
+
+        Returns:
+            The summary; `print` it, or take its `to_pandas()`.
+
+        Raises:
+            ValueError: If there are not k names, or this is of several datasets.
+
+        Example:
+            >>> print(bmjax.posterior(X, y, intercept=True).summary())
+        """
+        self._one("summary")
+        one = on_host(self, ())
+        lower, upper = self.interval(0.95)
+        return PosteriorSummary.of(one, feature_names(names, len(one.coef)), lower, upper)
+
+    def to_pandas(self, names: Sequence[str] | None = None) -> Any:
+        """The features as a `pandas.DataFrame`; see `summary`.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed.
+            ValueError: If there are not k names, or this is of several datasets.
+        """
+        return self.summary(names).to_pandas()
+
+    def _one(self, name: str) -> None:
+        if np.ndim(self.coef) != 1:
+            raise ValueError(
+                f"{name} is of one dataset, this is of {np.shape(self.coef)[0]}: take one, such as "
+                "jax.tree.map(lambda leaf: leaf[0], result)."
+            )

@@ -1,0 +1,273 @@
+"""The posterior over supports of many features: chains side by side until they agree."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bmjax._posterior.agreement import Kept, agreement
+from bmjax._posterior.chains import Ground, Table, Tally, tabulated
+from bmjax._posterior.prior import Evidence
+from bmjax._posterior.start import starting_support
+from bmjax._posterior.sums import Sums
+from bmjax._posterior.working_set import at_large, drawn, log_chance, round_of_steps
+from bmjax._runtime import ladder
+from bmjax._runtime.programs import PROGRAMS
+from bmjax._runtime.threads import Settings, cores
+
+GROUP = 8  # chains that move side by side, on one core
+STEPS = 256  # of a round, after which the chains are compared
+_FEWEST = 4  # rounds
+BURN = 4  # a quarter of the rounds is left out
+
+
+class Width(NamedTuple):
+    """How many features the chains of wide data move among at a time.
+
+    Attributes:
+        every: Features up to which all of them are.
+        core: How many always are.
+        least: How many are in all, if few are in the support.
+        spare: More than twice the size of the support.
+    """
+
+    every: int
+    core: int
+    least: int
+    spare: int
+
+
+_WIDE = Width(every=96, core=64, least=96, spare=48)
+_SEEN_ANEW = tuple(4**i for i in range(10))
+_LEAST_DOUBT = 0.05  # of a feature whose probability seems to be zero or one
+_ROOM = 0.8  # of the working set that a support may fill
+
+
+class Plan(NamedTuple):
+    """How long to sample.
+
+    Attributes:
+        chains: Number of chains, a multiple of eight.
+        tolerance: Monte Carlo error of a probability that is small enough.
+        max_steps: Most steps of a chain.
+    """
+
+    chains: int
+    tolerance: float
+    max_steps: int
+
+
+def sampled(
+    sums: Sums,
+    evidence: Evidence,
+    most: int,
+    words: list[int],
+    plan: Plan,
+    report: Callable[[int], None],
+) -> Kept:
+    """The chains of a dataset, once they agree.
+
+    Args:
+        sums: The dataset.
+        evidence: How to judge a support.
+        most: Largest support.
+        words: Numbers that the draws depend on.
+        plan: How long to sample.
+        report: Is told of steps made.
+    """
+    f = len(sums.columns)
+    generator = np.random.default_rng([*words, 1])
+    begin, least = starting_support(sums, evidence, most)
+    wide = f > _WIDE.every
+    if wide:
+        width = min(max(_WIDE.least, 2 * int(begin.sum()) + _WIDE.spare), f)
+        most = min(most, int(_ROOM * width))
+    else:
+        width = ladder.features(f)
+    # Sizes up to one length, so that few shapes are compiled.
+    log_size = np.full(width + 1, -np.inf)
+    log_size[: most + 1] = evidence.log_size[: most + 1]
+    evidence = evidence._replace(log_size=log_size)
+    table = PROGRAMS.call(tabulated, evidence, np.asarray(least), static={})
+    here = _Run(sums, table, most, width, wide, generator)
+    supports = _dispersed(generator, begin, plan.chains, most)
+    kept = Kept(evidence.log_size.shape[-1], here.mark)
+    inherited = Settings.here()
+    with ThreadPoolExecutor(min(cores(), plan.chains // GROUP)) as pool:
+
+        def in_groups(work: Callable[[slice], Any]) -> list[Any]:
+            def one(first: int) -> Any:
+                with inherited.in_this_thread():
+                    return work(slice(first, first + GROUP))
+
+            return list(pool.map(one, range(0, plan.chains, GROUP)))
+
+        rounds, end = 0, None
+        while end is None or not (rounds >= _FEWEST and end.agreed(plan.tolerance)):
+            if rounds and (rounds + 1) * STEPS > max(plan.max_steps, _FEWEST * STEPS):
+                break
+            keys = _keys(words, rounds, plan.chains)
+            supports = here.round(supports, keys, in_groups, kept)
+            rounds += 1
+            report(STEPS)
+            if rounds >= _FEWEST:
+                end = agreement(kept, -(-rounds // BURN))
+    return kept
+
+
+def _keys(words: list[int], rounds: int, chains: int) -> Any:
+    """A random key for each chain and round."""
+    draws = np.random.default_rng([*words, 0, rounds]).integers(0, 2**32, (chains, 2), np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(draws))
+
+
+def _dispersed(
+    generator: np.random.Generator, begin: np.ndarray, chains: int, most: int
+) -> np.ndarray:
+    """Where chains begin: half of them at a good support, the others far from it."""
+    f, size = len(begin), max(int(begin.sum()), 2)
+    supports = np.repeat(begin[None], chains, axis=0)
+    for c in range(chains // 2):
+        others = generator.choice(f, min(size, f), replace=False)
+        supports[c] &= generator.random(f) < 0.5
+        supports[c, others[: max(most - int(supports[c].sum()), 0)]] = True
+    return supports
+
+
+class _Run:
+    """The chains of one dataset at work."""
+
+    def __init__(
+        self,
+        sums: Sums,
+        table: Table,
+        most: int,
+        width: int,
+        wide: bool,
+        generator: np.random.Generator,
+    ):
+        self.sums, self.width, self.wide, self.generator = sums, width, wide, generator
+        f = len(sums.columns)
+        self.mark = generator.integers(-(2**62), 2**62, f)
+        core = _WIDE.core if wide else width
+        self.core = np.zeros(f, bool)
+        self.score = np.zeros(f)
+        self.number = core
+        chance = log_chance(f, core, width, width + 1) if wide else np.zeros(2)
+        self.ground = Ground(
+            table=table,
+            most=np.int32(most),
+            anchors=np.zeros(width),
+            elsewhere=np.zeros(width, bool),
+            chance=chance,
+        )
+        self.rounds = 0
+        self.anchors = np.ones(f)
+        if not wide:
+            self.gram = _filled(sums.columns @ sums.columns.T, width)
+            self.slope = np.pad(sums.columns @ sums.target, (0, width - f))
+
+    def round(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
+        """One round of all chains; where they are after it."""
+        # Pairs are tried most where the chains are in doubt, as far as is known: seen anew after
+        # 1, 4, 16, ... rounds, so ever more seldom, which is what lets the chains settle.
+        if kept.tallies and len(kept.tallies) in _SEEN_ANEW:
+            p = agreement(kept, len(kept.tallies) // 2).probability
+            self.anchors = np.sqrt(p * (1 - p)) + _LEAST_DOUBT
+        return (self._wide if self.wide else self._whole)(supports, keys, in_groups, kept)
+
+    def _whole(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
+        f = supports.shape[1]
+        inside = np.pad(supports, ((0, 0), (0, self.width - f)))
+        nowhere = np.zeros_like(inside)
+        anchors = np.pad(self.anchors, (0, self.width - f))[None].repeat(len(inside), 0)
+
+        def work(group: slice) -> Any:
+            found = PROGRAMS.call(
+                round_of_steps,
+                self.gram,
+                self.slope,
+                inside[group],
+                self.ground,
+                nowhere[group],
+                anchors[group],
+                keys[group],
+                static={"steps": STEPS},
+            )
+            return jax.tree.map(np.asarray, found)
+
+        inside, tally, visits = _joined(in_groups(work))
+        tally = Tally(np.repeat(tally.time[:, None], f, 1), *(t[:, :f] for t in tally[1:]))
+        kept.add(tally, visits, visits.inside[:, :, :f], np.arange(f)[None].repeat(len(inside), 0))
+        return inside[:, :f]
+
+    def _wide(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
+        columns, target = self.sums.columns, self.sums.target
+        f, chains = len(columns), len(supports)
+        slots = ladder.slots(int(supports.sum(axis=1).max()), f)
+        at = np.stack(
+            [np.pad(np.flatnonzero(s), (0, slots - s.sum()), constant_values=f) for s in supports]
+        ).astype(np.int32)
+
+        def look(group: slice) -> Any:
+            found = PROGRAMS.call(at_large, columns, target, at[group], self.ground, static={})
+            return jax.tree.map(np.asarray, found)
+
+        around, fits = _joined(in_groups(look))
+        # While the chains are on their way the core is what fits in best; then it stays.
+        if self.rounds < 2 * _FEWEST:
+            best = np.max(fits, axis=0) + 10.0 * supports.any(axis=0)
+            self.score = np.maximum(self.score, best)
+            self.core[:] = False
+            self.core[np.argsort(-self.score, kind="stable")[: self.number]] = True
+        self.rounds += 1
+        sets = np.stack([drawn(self.generator, s, self.core, self.width) for s in supports])
+        inside = np.take_along_axis(supports, sets, 1)
+        elsewhere = ~self.core[sets]
+        anchors = self.anchors[sets]
+
+        def work(group: slice) -> Any:
+            own = columns[sets[group]]
+            found = PROGRAMS.call(
+                round_of_steps,
+                own @ own.transpose(0, 2, 1),
+                own @ target,
+                inside[group],
+                self.ground,
+                elsewhere[group],
+                anchors[group],
+                keys[group],
+                static={"steps": STEPS},
+            )
+            return jax.tree.map(np.asarray, found)
+
+        _, tally, visits = _joined(in_groups(work))
+        full = Tally(np.ones((chains, f)), *(np.array(a) for a in around[1:]))
+        row = np.arange(chains)[:, None]
+        for new, old in zip(
+            (np.repeat(tally.time[:, None], self.width, 1), *tally[1:]), full, strict=True
+        ):
+            old[row, sets] = np.where(elsewhere, old[row, sets], new)
+        kept.add(full, visits, visits.inside, sets)
+        # A state at a time drawn from the second half: at the time of a jump the chain is more
+        # often than not where it is restless.
+        late = visits.hold[:, STEPS // 2 :]
+        sums = np.cumsum(late, axis=1)
+        draw = self.generator.random(chains) * sums[:, -1]
+        step = STEPS // 2 + np.minimum((sums <= draw[:, None]).sum(axis=1), late.shape[1] - 1)
+        after = np.zeros_like(supports)
+        after[row, sets] = visits.inside[np.arange(chains), step]
+        return after
+
+
+def _filled(gram: np.ndarray, width: int) -> np.ndarray:
+    spare = width - len(gram)
+    return np.pad(gram, ((0, spare), (0, spare)))
+
+
+def _joined(parts: list[Any]) -> Any:
+    """What groups of chains came to, as one."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

@@ -1,0 +1,156 @@
+"""A dataset as the posterior sees it: projected, of unit length, in float64 on the host.
+
+The level of y and the features that are always in have flat priors, so they are projected out of y
+and of all other columns. The rest is scaled to unit length, so that one threshold of rank serves
+all and units do not matter.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bmjax._model.problem import DUST
+
+# A column that features that are always in explain but for this share of its length is theirs.
+_EXPLAINED = 1e-7
+# The same of y, of which nothing but rounding is left.
+_ROUNDING = 1e-13
+
+
+class Sums(NamedTuple):
+    """One dataset.
+
+    Attributes:
+        columns: The features that may be in or not, a row each, of unit length; zero where a
+            column is constant or a combination of those that are always in.
+        target: y, of unit length; zero where it is explained already.
+        free: Numbers of these features.
+        always: Numbers of the features that are always in.
+        scale: The length of each column that may be in or not, 1 where it is zero.
+        y_scale: The length of y; 0 where what is projected out leaves nothing of it.
+        center: What was taken off each of all k columns.
+        y_center: What was taken off y.
+        samples: Sum of the weights.
+        freedom: The same less what is projected out.
+        rows: Distinct rows that count, less what is projected out.
+        along: (p, f) coefficients of the columns, in units of the user, on those always in.
+        y_along: (p,) the same of y.
+        own: (p, p) inverse of the products of those always in.
+    """
+
+    columns: np.ndarray
+    target: np.ndarray
+    free: np.ndarray
+    always: np.ndarray
+    scale: np.ndarray
+    y_scale: float
+    center: np.ndarray
+    y_center: float
+    samples: float
+    freedom: float
+    rows: int
+    along: np.ndarray
+    y_along: np.ndarray
+    own: np.ndarray
+
+
+def sums_of(
+    X: np.ndarray,
+    y: np.ndarray,
+    sample_weights: np.ndarray | None,
+    *,
+    intercept: bool,
+    always: np.ndarray,
+) -> Sums:
+    """The sums of a dataset.
+
+    Args:
+        X: (n, k) features.
+        y: (n,) target.
+        sample_weights: (n,) how often each row counts; a row of weight zero may hold anything.
+        intercept: Whether the level of y is free.
+        always: (k,) which features are always in.
+    """
+    counts = np.ones(len(y)) if sample_weights is None else np.asarray(sample_weights, float)
+    present = counts > 0
+    # What is left of a constant column is rounding, of the type that the numbers came in.
+    of_X, of_y = _dust(X), _dust(y)
+    counts = counts[present]
+    whole = slice(None) if present.all() else present
+    columns = np.array(X[whole].T, float, order="C")
+    target = np.array(y[whole], float)[None]
+    center, y_center = np.zeros(len(columns)), np.zeros(1)
+    if intercept:
+        columns, center = _centred(columns, counts, of_X)
+        target, y_center = _centred(target, counts, of_y)
+    root = np.sqrt(counts)
+    columns *= root
+    target *= root
+    kept, rest = columns[always], columns[~always]
+    basis, inverse, own = _basis(kept)
+    along, y_along = rest @ basis @ inverse.T, target @ basis @ inverse.T
+    length, y_whole = _lengths(rest), float(_lengths(target)[0])
+    for _ in range(2 if len(kept) else 0):
+        rest -= (rest @ basis) @ basis.T
+        target -= (target @ basis) @ basis.T
+    left = _lengths(rest)
+    gone = left <= _EXPLAINED * length
+    scale = np.where(gone, 1, left)
+    rest[gone] = 0
+    rest /= scale[:, None]
+    before = np.sqrt(counts.sum()) * np.max(np.abs(y_center), initial=0)
+    y_length = float(_lengths(target)[0])
+    flat = not y_length > max(of_y * before, _ROUNDING * y_whole)
+    out = int(intercept) + basis.shape[1]
+    return Sums(
+        columns=rest,
+        target=np.zeros(len(counts)) if flat else target[0] / y_length,
+        free=np.flatnonzero(~always),
+        always=np.flatnonzero(always),
+        scale=scale,
+        y_scale=0.0 if flat else y_length,
+        center=center,
+        y_center=float(y_center[0]),
+        samples=float(counts.sum()),
+        freedom=float(counts.sum()) - out,
+        rows=int(present.sum()) - out,
+        along=along.T,
+        y_along=y_along[0],
+        own=own,
+    )
+
+
+def _dust(values: np.ndarray) -> float:
+    kind = values.dtype.type if np.issubdtype(values.dtype, np.floating) else np.float64
+    return DUST * float(np.finfo(kind).eps)
+
+
+def _centred(values: np.ndarray, counts: np.ndarray, dust: float) -> tuple[np.ndarray, np.ndarray]:
+    """Values less their means, and these; constant ones are zero, whatever rounding leaves."""
+    center = np.zeros(len(values))
+    for _ in range(2):  # the second round takes out the rounding of the first
+        mean = values @ (counts / counts.sum())
+        values = values - mean[:, None]
+        center += mean
+    widest = np.max(np.abs(values), axis=1, initial=0)
+    values[widest <= dust * np.abs(center)] = 0
+    return values, center
+
+
+def _lengths(values: np.ndarray) -> np.ndarray:
+    """Lengths of rows whose squares may be out of range."""
+    largest = np.max(np.abs(values), axis=1, initial=0)
+    safe = np.where(largest > 0, largest, 1)
+    return safe * np.sqrt(np.sum((values / safe[:, None]) ** 2, axis=1))
+
+
+def _basis(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """An orthonormal basis of some rows, the way from it to their coefficients, and its square."""
+    if not len(kept):
+        return np.zeros((kept.shape[1], 0)), np.zeros((0, 0)), np.zeros((0, 0))
+    length = _lengths(kept)
+    length[length == 0] = 1
+    left, size, right = np.linalg.svd(kept / length[:, None], full_matrices=False)
+    good = size > 1e-10 * np.max(size, initial=0)
+    inverse = (left[:, good] / size[good]) / length[:, None]
+    return right[good].T, inverse, inverse @ inverse.T

@@ -1,0 +1,151 @@
+"""The few of many features that a chain moves among for a while.
+
+All that are in belong to it, so do the promising ones, the core, which never change, and the rest
+are drawn at random. Given the support, all sets with as many at random are equally likely; so to
+move within the set as if it were a part of the state leaves the posterior as it is, if the
+probability of the set given the support counts too, and in the course of time every feature has
+its turn. X'X is only ever formed for the set.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+from jaxtyping import Bool, Float, Int
+
+from bmjax._posterior.chains import Ground, Place, Tally, Visits, advanced, tally_at
+from bmjax._posterior.prior import LEAST_SHARE
+from bmjax._posterior.sweep import Edge, augmented, swept_to
+from bmjax._runtime.backend import Array
+
+
+def drawn(
+    generator: np.random.Generator,
+    support: Bool[np.ndarray, " f"],
+    core: Bool[np.ndarray, " f"],
+    width: int,
+) -> np.ndarray:
+    """A working set for a support: numbers of `width` features, in order.
+
+    Args:
+        generator: Where chance comes from.
+        support: The features that are in.
+        core: Those that are always in the set.
+        width: How many features it has.
+    """
+    certain = support | core
+    others = np.flatnonzero(~certain)
+    number = min(width - int(certain.sum()), len(others))
+    chosen = generator.choice(others, number, replace=False)
+    return np.sort(np.concatenate([np.flatnonzero(certain), chosen]))
+
+
+def log_chance(k: int, core: int, width: int, sizes: int) -> np.ndarray:
+    """Logarithm of the probability of a working set, by how many features beside the core are in.
+
+    Args:
+        k: Number of features.
+        core: How many of them are always in the set.
+        width: How many features it has.
+        sizes: How many sizes to list.
+    """
+    s = np.arange(sizes, dtype=float)
+    many, few = k - core - s, np.maximum(width - core - s, 0)
+    log = scipy.special.gammaln(many + 1) - scipy.special.gammaln(few + 1)
+    log = -(log - scipy.special.gammaln(many - few + 1))
+    return np.where(width - core - s >= 0, log, -np.inf)
+
+
+def round_of_steps(
+    gram: Float[Array, "*c w w"],
+    slope: Float[Array, "*c w"],
+    inside: Bool[Array, "c w"],
+    ground: Ground,
+    elsewhere: Bool[Array, "c w"],
+    anchors: Float[Array, "c w"],
+    keys: Array,
+    *,
+    steps: int,
+) -> tuple[Bool[Array, "c w"], Tally, Visits]:
+    """Some chains some steps on, all computed anew from the sums.
+
+    Args:
+        gram: X'X of the working sets, or of all features.
+        slope: X'y.
+        inside: Where the chains are.
+        ground: What they have in common.
+        elsewhere: Which features are in each working set by chance.
+        anchors: Weights that the anchors of pairs are drawn by.
+        keys: A random key for each.
+        steps: How many steps.
+    """
+
+    def one(
+        gram: Array, slope: Array, inside: Array, elsewhere: Array, anchors: Array, key: Array
+    ) -> tuple:
+        matrix, inside = swept_to(augmented(gram, slope), inside)
+        draws = jax.random.uniform(key, (steps, 4), gram.dtype)
+        place, own = (
+            Place(matrix, inside),
+            ground._replace(elsewhere=elsewhere, anchors=anchors),
+        )
+        place, tally, visits = advanced(place, own, draws)
+        return place.inside, tally, visits
+
+    of_each = 0 if gram.ndim == 3 else None
+    return jax.vmap(one, in_axes=(of_each, of_each, 0, 0, 0, 0))(
+        gram, slope, inside, elsewhere, anchors, keys
+    )
+
+
+def at_large(
+    columns: Float[Array, "f n"],
+    target: Float[Array, " n"],
+    slots: Int[Array, "c m"],
+    ground: Ground,
+) -> tuple[Tally, Float[Array, "c f"]]:
+    """All features given the supports of some chains, and how well each would fit in.
+
+    Args:
+        columns: The features, of unit length.
+        target: y, of unit length.
+        slots: The support of each chain, f in empty slots.
+        ground: What they have in common.
+
+    Returns:
+        What `advanced` sums up, for a time of one; and for each feature the most that its addition
+        or its exchange for one that is in takes off the residual's square.
+    """
+    f = len(columns)
+
+    def one(slots: Int[Array, " m"]) -> tuple[Tally, Array]:
+        used = slots < f
+        own = jnp.where(used[:, None], columns[jnp.minimum(slots, f - 1)], 0)
+        matrix, inside = swept_to(augmented(own @ own.T, own @ target), used)
+        m = len(slots)
+        both = inside[:, None] & inside[None, :]
+        inverse = jnp.where(both, -matrix[:m, :m], 0)
+        effect = jnp.where(inside, matrix[m, :m], 0)
+        products = columns @ own.T
+        reach = products @ inverse
+        place = jnp.where(inside, slots, f)
+        variance = jnp.diagonal(inverse)
+        free = 1 - jnp.sum(reach * products, axis=1)
+        slope = columns @ (target - effect @ own)
+        edge = Edge(
+            own=free.at[place].set(-variance, mode="drop"),
+            slope=slope.at[place].set(effect, mode="drop"),
+            square=matrix[m, m],
+            inside=jnp.zeros(f, bool).at[place].set(True, mode="drop"),
+            size=jnp.sum(inside, dtype=jnp.int32),
+        )
+        # The closed form of an exchange: what is left of the column once the other is out.
+        safe = jnp.where(inside, variance, 1)
+        then_free = free[:, None] + reach**2 / safe[None, :]
+        then_slope = slope[:, None] + reach * (effect / safe)[None, :]
+        gain = then_slope**2 / jnp.maximum(then_free, 1e-6) - (effect**2 / safe)[None, :]
+        best = jnp.max(jnp.where(inside[None, :], gain, -jnp.inf), axis=1)
+        best = jnp.maximum(best, slope**2 / jnp.maximum(free, 1e-6))
+        return tally_at(ground, edge), best / jnp.maximum(edge.square, LEAST_SHARE)
+
+    return jax.lax.map(one, slots)
