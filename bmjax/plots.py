@@ -329,6 +329,12 @@ def probabilities(
 
     Raises:
         ValueError: If the posterior is of several datasets or there are not k names.
+
+    Example:
+        >>> import bmjax.plots
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> posterior = bmjax.posterior(X, y, intercept=True)
+        >>> ax = bmjax.plots.probabilities(posterior, names)
     """
     chance = _vector("posterior", posterior.probability)
     names = _names(names, len(chance))
@@ -359,6 +365,12 @@ def sizes(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
 
     Raises:
         ValueError: If the posterior is of several datasets.
+
+    Example:
+        >>> import bmjax.plots
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> posterior = bmjax.posterior(X, y, intercept=True)
+        >>> ax = bmjax.plots.sizes(posterior)
     """
     chance = _vector("posterior", posterior.size)
     # Beyond the last that could be seen there is nothing to draw.

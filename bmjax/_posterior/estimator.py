@@ -47,8 +47,12 @@ class SupportPosteriorRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
         feature_names_in_: (k,) names of the columns, if X has such.
 
     Example:
+        >>> from bmjax.datasets import load_diabetes
         >>> from bmjax.sklearn import SupportPosteriorRegressor
-        >>> SupportPosteriorRegressor(fdr=0.05).fit(X, y).predict(X, return_std=True)
+        >>> X, y, names = load_diabetes()
+        >>> mean, std = SupportPosteriorRegressor(fdr=0.05).fit(X, y).predict(X, return_std=True)
+        >>> mean.shape, std.shape
+        ((442,), (442,))
     """
 
     coef_: NDArray[np.floating]

@@ -37,6 +37,13 @@ class Mixture(NamedTuple):
         covariance: Of the effects over all supports, the choice of support included.
         correlation: Of the columns, less what is always in.
         freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> posterior = bmjax.posterior(X, y, intercept=True)
+        >>> type(posterior.mixture).__name__
+        'Mixture'
     """
 
     features: Int[Array, "*b u"]
@@ -71,6 +78,13 @@ class Posterior(NamedTuple):
         r_hat: Spread of the log posterior between chains and within: near 1 where they have mixed.
         num_steps: Steps of each chain; 0 where all supports were looked at.
         status: How it ended, a code of `Status`.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> posterior = bmjax.posterior(X, y, intercept=True)
+        >>> posterior.probability.shape, posterior.coef.shape
+        ((10,), (10,))
     """
 
     probability: Float[Array, "*b k"]
