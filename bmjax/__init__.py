@@ -23,14 +23,16 @@ _HOMES = {
     "_posterior.result": ("Mixture", "Posterior"),
     "_results.names": ("Names",),
     "_results.refit": ("RefitResult",),
-    "_results.result": ("History", "LaneSteps", "Moments", "Result", "Starts", "Uncertainty"),
+    "_results.parts": ("History", "LaneSteps", "Moments", "Starts", "Uncertainty"),
+    "_results.result": ("Result",),
     "_results.saved": ("load", "save"),
     "_results.summary": ("RefitSummary", "Summary"),
     "_selection.starts": ("initialise",),
     "_solvers.accelerated": ("Accelerated",),
     "_solvers.paper": ("EG", "EM", "Hybrid"),
     "_stream.fit_stream": ("fit_stream",),
-    "_study.monte_carlo": ("batched", "monte_carlo", "on_host"),
+    "_study.methods": ("batched", "on_host"),
+    "_study.monte_carlo": ("monte_carlo",),
     "_study.study": ("Study",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -84,13 +86,13 @@ if TYPE_CHECKING:
     from bmjax._posterior.result import Mixture as Mixture
     from bmjax._posterior.result import Posterior as Posterior
     from bmjax._results.names import Names as Names
+    from bmjax._results.parts import History as History
+    from bmjax._results.parts import LaneSteps as LaneSteps
+    from bmjax._results.parts import Moments as Moments
+    from bmjax._results.parts import Starts as Starts
+    from bmjax._results.parts import Uncertainty as Uncertainty
     from bmjax._results.refit import RefitResult as RefitResult
-    from bmjax._results.result import History as History
-    from bmjax._results.result import LaneSteps as LaneSteps
-    from bmjax._results.result import Moments as Moments
     from bmjax._results.result import Result as Result
-    from bmjax._results.result import Starts as Starts
-    from bmjax._results.result import Uncertainty as Uncertainty
     from bmjax._results.saved import load as load
     from bmjax._results.saved import save as save
     from bmjax._results.summary import RefitSummary as RefitSummary
@@ -101,9 +103,9 @@ if TYPE_CHECKING:
     from bmjax._solvers.paper import EM as EM
     from bmjax._solvers.paper import Hybrid as Hybrid
     from bmjax._stream.fit_stream import fit_stream as fit_stream
-    from bmjax._study.monte_carlo import batched as batched
+    from bmjax._study.methods import batched as batched
+    from bmjax._study.methods import on_host as on_host
     from bmjax._study.monte_carlo import monte_carlo as monte_carlo
-    from bmjax._study.monte_carlo import on_host as on_host
     from bmjax._study.study import Study as Study
 
     __version__: str

@@ -16,7 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._checks.arrays import floating_array
 from bmjax._model.linalg import solve_normal_equations
 from bmjax._runtime.precision import full_precision
@@ -194,7 +194,7 @@ def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Flo
         raise ValueError(
             f"X has shape {features.shape} and mask_mean {masks.shape}; wanted (n, k) and (k, n)."
         )
-    features, _ = validate.data(features, np.zeros(len(features), features.dtype))
+    features, _ = inputs.data(features, np.zeros(len(features), features.dtype))
     n, k = features.shape
     dtype = features.dtype
     flat = validate.per_feature("mask_mean", masks.ravel(), n * k, dtype)

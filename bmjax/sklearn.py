@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import bmjax
 from bmjax import Result, Status
-from bmjax._checks import arrays, validate
+from bmjax._checks import arrays, inputs
 from bmjax._fitting.ragged import filled, rung
 from bmjax._results.names import Names, numbers_of
 from bmjax._solvers.paper import Solver
@@ -278,7 +278,7 @@ def _packed(
         ValueError: If the weights do not fit, or leave less than two distinct rows.
     """
     if sample_weight is not None:
-        sample_weight = np.asarray(validate.weights_of_samples(sample_weight, len(X), X.dtype))
+        sample_weight = np.asarray(inputs.weights_of_samples(sample_weight, len(X), X.dtype))
     rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
     counts = np.bincount(place.ravel(), sample_weight, len(rows))
     rows, counts = rows[counts > 0], counts[counts > 0]

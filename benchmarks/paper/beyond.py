@@ -14,7 +14,8 @@ from benchmarks import estimators
 from benchmarks.paper import figure5
 from benchmarks.paper.figure import Claim, Figure, Table, style
 from bmjax import baselines, simulate
-from bmjax._study.monte_carlo import batched, monte_carlo, on_host
+from bmjax._study.methods import batched, on_host
+from bmjax._study.monte_carlo import monte_carlo
 
 DESIGNS: dict[str, tuple[Callable[[jax.Array], simulate.Dataset], int]] = {
     "paper, k = 10": (partial(simulate.uniform_design, k=10), 200),

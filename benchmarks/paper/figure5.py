@@ -10,7 +10,8 @@ from matplotlib.figure import Figure as Picture
 import bmjax
 from benchmarks.paper.figure import Claim, Figure, Table, style, yes
 from bmjax import baselines, simulate
-from bmjax._study.monte_carlo import batched, monte_carlo
+from bmjax._study.methods import batched
+from bmjax._study.monte_carlo import monte_carlo
 from bmjax._study.study import METRICS, Outcomes, Study
 
 METHODS = {

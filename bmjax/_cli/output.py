@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import bmjax
 from bmjax._cli.errors import listed, shown
+from bmjax._results.prediction import noise_deviation
 from bmjax._results.refit import refit
-from bmjax._results.result import noise_deviation
 from bmjax._results.saved import contents
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._fitting.batch_units import near_zero, put_back, taken
 from bmjax._fitting.dataset import Outputs, Settings, room_of, settings_of, with_room
 from bmjax._fitting.lanes import Chunk, find_starts, work_off, work_off_spread
@@ -29,7 +29,8 @@ from bmjax._fitting.ragged import groups as by_rung
 from bmjax._fitting.ragged import is_ragged
 from bmjax._model.options import Plan
 from bmjax._results.names import by_number, names_of
-from bmjax._results.result import LaneSteps, Result, named
+from bmjax._results.parts import LaneSteps
+from bmjax._results.result import Result, named
 from bmjax._runtime import ladder, sharding, threads
 from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.programs import PROGRAMS
@@ -123,7 +124,7 @@ def _of_one_length(
     data: tuple[Any, Any, Any], *, options: FitOptions, uncertainty: Any, width: Any, mesh: Any
 ) -> Result:
     """The fits of datasets of one length, given as X, y and sample weights."""
-    features, targets, counts, dtype = validate.batch(*data)
+    features, targets, counts, dtype = inputs.batch(*data)
     b, n = targets.shape
     k = features.shape[-1]
     given = checked(k, dtype, options)

@@ -6,12 +6,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Array, Bool
 
-from bmjax._checks import validate
+from bmjax._checks import inputs
 from bmjax._fitting.options import Checked
 from bmjax._model.options import Frame, Options, Plan
 from bmjax._model.problem import Problem
 from bmjax._results.covariance import uncertainty as uncertainty_at
-from bmjax._results.result import Result, Starts
+from bmjax._results.parts import Starts
+from bmjax._results.result import Result
 from bmjax._runtime import ladder
 from bmjax._selection.in_memory import InMemory, report
 from bmjax._selection.multistart import End, best_fit
@@ -68,7 +69,7 @@ def room_of(n: int, k: int, given: Checked) -> Room:
 def always_in(given: Checked, k: int) -> int:
     """How many features are never masked, all of them where that cannot be looked at."""
     unmasked = given.options.unmasked
-    chosen = 0 if unmasked is None else int(np.sum(unmasked)) if validate.at_hand(unmasked) else k
+    chosen = 0 if unmasked is None else int(np.sum(unmasked)) if inputs.at_hand(unmasked) else k
     return chosen + int(given.frame.intercept)
 
 

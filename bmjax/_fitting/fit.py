@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._fitting.dataset import (
     Outputs,
     Settings,
@@ -112,8 +112,8 @@ def fit(
         uncertainty=validate.flag("uncertainty", uncertainty),
         history=validate.flag("history", history),
     )
-    if over is None and validate.at_hand(X, y, sample_weights, *options.values()):
-        host_X, host_y, counts, dtype = validate.on_host(X, y, sample_weights)
+    if over is None and inputs.at_hand(X, y, sample_weights, *options.values()):
+        host_X, host_y, counts, dtype = inputs.on_host(X, y, sample_weights)
         with jax.ensure_compile_time_eval():
             given = checked(host_X.shape[1], dtype, options)
         # Infinite log-odds, and squares out of range, which have a status, are no reason to warn.
@@ -121,7 +121,7 @@ def fit(
             result = _at_hand(host_X, host_y, counts, given, outputs(given))
         with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
             return named(jax.device_put(result), names)
-    X, y, sample_weights = validate.weighted_data(X, y, sample_weights)
+    X, y, sample_weights = inputs.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, options)
     settings = settings_of(given, room_of(len(y), X.shape[1], given), outputs(given))
     if over is None:

@@ -8,7 +8,7 @@ import numpy as np
 from bmjax._fitting.units import Units
 from bmjax._model.options import Frame, Options
 from bmjax._model.problem import DUST, Problem
-from bmjax._results.result import Moments
+from bmjax._results.parts import Moments
 
 
 class Shape(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._fitting.batch import fit_batch
 from bmjax._io.progress_bar import progress_bar
 from bmjax._results.names import Names, by_number, names_of
@@ -146,7 +146,7 @@ def stability_selection(
     """
     names = names_of(X, y)
     options = by_number(options, names)
-    X, y, _, dtype = validate.on_host(X, y, None)
+    X, y, _, dtype = inputs.on_host(X, y, None)
     n, k = X.shape
     resamples = validate.count("resamples", resamples, low=2)
     if resamples % 2:
@@ -235,7 +235,7 @@ def bootstrap(
     """
     names = names_of(X, y)
     options = by_number(options, names)
-    X, y, _, _ = validate.on_host(X, y, None)
+    X, y, _, _ = inputs.on_host(X, y, None)
     n = len(y)
     resamples = validate.count("resamples", resamples, low=1)
     validate.number("level", level, float, low=0, high=1, open_low=True)

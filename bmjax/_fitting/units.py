@@ -12,7 +12,8 @@ from jaxtyping import Float
 
 from bmjax._model.options import Frame, Options
 from bmjax._model.problem import Problem, centred
-from bmjax._results.result import History, Moments, Result, Starts, Uncertainty
+from bmjax._results.parts import History, Moments, Starts, Uncertainty
+from bmjax._results.result import Result
 from bmjax._runtime.backend import Array
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._runtime.backend import Array, log_sigmoid, namespace, sigmoid
 from bmjax._runtime.precision import full_precision
@@ -52,7 +52,7 @@ def log_evidence_bound(
         >>> bool(bmjax.log_evidence_bound(X, y, state) == bmjax.lower_bound(problem, state))
         True
     """
-    features, target, counts = validate.weighted_data(X, y, sample_weights)
+    features, target, counts = inputs.weighted_data(X, y, sample_weights)
     n, k = features.shape
     for name, value in state._asdict().items():
         wanted = {"mask_mean": (k, n), "noise_precision": ()}.get(name, (k,))

@@ -13,7 +13,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bmjax._checks import arrays, validate
+from bmjax._checks import arrays, inputs, validate
 from bmjax._model.problem import Status
 from bmjax._posterior.posterior import posterior
 from bmjax._posterior.result import Posterior
@@ -113,7 +113,7 @@ class SupportPosteriorRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
         # Rows that say the same as one that counts more, in a fixed order: so weights and repeated
         # rows give the same, draws included.
         if sample_weight is not None:
-            sample_weight = np.asarray(validate.weights_of_samples(sample_weight, len(X), X.dtype))
+            sample_weight = np.asarray(inputs.weights_of_samples(sample_weight, len(X), X.dtype))
         rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
         counts = np.bincount(place.ravel(), sample_weight, len(rows))
         rows, counts = rows[counts > 0], counts[counts > 0]

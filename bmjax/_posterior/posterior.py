@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._io.progress_bar import progress_bar
 from bmjax._posterior.exact import enumerated_all
 from bmjax._posterior.found import Found, found_by_chains
@@ -103,7 +103,7 @@ def posterior(
         selection", JASA 2008; Zanella, "Informed proposals for local MCMC in discrete spaces",
         JASA 2020; Zhou and Smith, "Rapid convergence of informed importance tempering", 2022.
     """
-    if not validate.at_hand(X, y, sample_weights):
+    if not inputs.at_hand(X, y, sample_weights):
         raise TypeError(
             "posterior needs the values of X and y, which inside jit and vmap are not there; call "
             "it outside, with several datasets as (b, n, k) and (b, n)."
@@ -175,9 +175,9 @@ def _chains(chains: Any) -> int:
 def _data(X: Any, y: Any, sample_weights: Any) -> _Data:
     shape = np.shape(y)
     if len(np.shape(X)) == 3 or (len(shape) == 2 and shape[1] > 1):
-        features, target, counts, dtype = validate.batch(X, y, sample_weights)
+        features, target, counts, dtype = inputs.batch(X, y, sample_weights)
     else:
-        features, target, counts, dtype = validate.on_host(X, y, sample_weights)
+        features, target, counts, dtype = inputs.on_host(X, y, sample_weights)
     counts = None if counts is None else np.asarray(counts)
     return _Data(np.asarray(features), np.asarray(target), counts, dtype)
 

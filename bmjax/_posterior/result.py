@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._model.problem import Status
 from bmjax._posterior.intervals import quantiles
 from bmjax._posterior.reading import (
@@ -197,7 +197,7 @@ class Posterior(NamedTuple):
         """
         coef = jnp.asarray(self.coef)
         k = coef.shape[-1]
-        X = validate.samples(X, k, coef.dtype, values=coef.ndim == 1)
+        X = inputs.samples(X, k, coef.dtype, values=coef.ndim == 1)
         X = jnp.broadcast_to(X, (*coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * coef, axis=-1)

@@ -9,7 +9,7 @@ from bmjax._model.linalg import inverse_over
 from bmjax._model.problem import DUST, Problem, State, Totals
 from bmjax._model.sums import masked_sums
 from bmjax._model.working_set import gathered, summed
-from bmjax._results.result import Uncertainty
+from bmjax._results.parts import Uncertainty
 from bmjax._runtime.backend import Array, namespace
 
 

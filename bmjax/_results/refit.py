@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 from scipy import special
 
-from bmjax._checks import validate
+from bmjax._checks import inputs
 from bmjax._results.names import Names, feature_names
 from bmjax._results.summary import RefitSummary, figure
 
@@ -151,7 +151,7 @@ def refit(
     names: Names | None = None,
 ) -> RefitResult:
     """Least squares of y on the columns of the support; see `Result.refit`."""
-    features, target, weights = validate.host_data(X, y, sample_weights)
+    features, target, weights = inputs.host_data(X, y, sample_weights)
     n, k = features.shape
     if k != len(support):
         raise ValueError(f"X has {k} columns but the fit has {len(support)} features.")

@@ -22,14 +22,8 @@ import numpy as np
 
 from bmjax._io.files import write_whole
 from bmjax._results.names import Names
-from bmjax._results.result import (
-    History,
-    LaneSteps,
-    Moments,
-    Result,
-    Starts,
-    Uncertainty,
-)
+from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
+from bmjax._results.result import Result
 from bmjax._runtime.debugging import unwatched
 
 FORMAT = "bmjax fit"

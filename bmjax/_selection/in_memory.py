@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 
 from bmjax._model.problem import Problem, State
 from bmjax._model.working_set import gathered, spread
-from bmjax._results.result import History, Result, Starts, Uncertainty
+from bmjax._results.parts import History, Starts, Uncertainty
+from bmjax._results.result import Result
 from bmjax._runtime.backend import Array, namespace
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.programs import PROGRAMS

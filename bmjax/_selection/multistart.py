@@ -15,7 +15,7 @@ from bmjax._model.bound import bound_slack
 from bmjax._model.options import SPARSE_RATES, Plan
 from bmjax._model.problem import Problem, State, Status, Totals
 from bmjax._model.working_set import slots_for, spread, taken
-from bmjax._results.result import History, Starts
+from bmjax._results.parts import History, Starts
 from bmjax._runtime.backend import Array, cond, map_rows, namespace, put, select, while_loop
 from bmjax._selection.criterion import Criterion, criterion, score
 from bmjax._selection.starts import Point, Room, dense_point, sparse_points

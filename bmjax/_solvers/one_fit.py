@@ -9,7 +9,7 @@ from bmjax._model.bound import lower_bound
 from bmjax._model.options import Options
 from bmjax._model.problem import Problem, State, Status, Totals
 from bmjax._model.steps import exact_fit
-from bmjax._results.result import History
+from bmjax._results.parts import History
 from bmjax._runtime.backend import Array, namespace
 from bmjax._solvers import convergence, loop
 from bmjax._solvers.paper import Solver

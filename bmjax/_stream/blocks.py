@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bmjax._checks import validate
+from bmjax._checks import inputs
 from bmjax._results.names import names_of
 
 # A block and its masks fit into the cache of a core.
@@ -132,6 +132,6 @@ def _checked(given: Any, number: int) -> Block:
             "sample_weights."
         )
     try:
-        return Block(*validate.rows(*given))
+        return Block(*inputs.rows(*given))
     except (TypeError, ValueError) as error:
         raise type(error)(f"block {number}: {error}") from None

@@ -17,7 +17,8 @@ from bmjax._model.problem import DUST, State, Status, Totals
 from bmjax._model.steps import survivors
 from bmjax._model.sums import precision_of, weights_and_rates
 from bmjax._results.covariance import Products, uncertainty_of
-from bmjax._results.result import Result, Uncertainty
+from bmjax._results.parts import Uncertainty
+from bmjax._results.result import Result
 from bmjax._runtime.backend import Array
 from bmjax._selection.criterion import Criterion, criterion
 from bmjax._selection.gram import Squares, residual_slope, residual_square

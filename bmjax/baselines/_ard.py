@@ -10,7 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._model.linalg import inverse_factor
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.gram import (
@@ -76,7 +76,7 @@ def ard(
         >>> baselines.ard(X, y).coef.shape
         (10,)
     """
-    X, y = validate.data(X, y)
+    X, y = inputs.data(X, y)
     n, k = X.shape
     if noise_precision is not None:
         noise_precision = validate.number(

@@ -9,7 +9,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.gram import anchored, smallest_square, unbiased_precision, unit_columns
 from bmjax._selection.neighbours import likelihood_rise, most_features
@@ -67,7 +67,7 @@ def best_subset_bic(
         >>> [name for name, kept in zip(names, found.support) if kept]
         ['bmi', 'bp']
     """
-    X, y = validate.data(X, y)
+    X, y = inputs.data(X, y)
     n, k = X.shape
     if noise_precision is not None:
         noise_precision = validate.number(

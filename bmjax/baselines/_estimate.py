@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._model.problem import Status
-from bmjax._results.result import linear_predictor
+from bmjax._results.prediction import linear_predictor
 
 
 class CrossValidation(NamedTuple):

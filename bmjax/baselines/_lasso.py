@@ -14,7 +14,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._model.linalg import solve_normal_equations
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.gram import (
@@ -69,7 +69,7 @@ def lasso(
         >>> int(baselines.lasso(X, y, alpha=1e5).support.sum()) < 10
         True
     """
-    X, y = validate.data(X, y)
+    X, y = inputs.data(X, y)
     return _lasso(
         X,
         y,
@@ -126,7 +126,7 @@ def lasso_cv(
         >>> baselines.lasso_cv(X, y, num_alphas=10).coef.shape
         (10,)
     """
-    X, y = validate.data(X, y)
+    X, y = inputs.data(X, y)
     folds = validate.count("folds", folds, low=2)
     if folds > len(y):
         raise ValueError(f"folds is {folds} but there are only {len(y)} samples.")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from bmjax._checks import validate
+from bmjax._checks import inputs
 from bmjax._model.linalg import solve_normal_equations
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.gram import smallest_square, unbiased_precision
@@ -40,7 +40,7 @@ def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
         >>> round(float(baselines.least_squares(X, y).coef[2]), 1)
         5.6
     """
-    return _least_squares(*validate.data(X, y))
+    return _least_squares(*inputs.data(X, y))
 
 
 @jax.jit

@@ -13,7 +13,7 @@ from jax.experimental import sparse as jsparse
 from scipy import sparse
 
 import bmjax
-from bmjax._checks import arrays, validate
+from bmjax._checks import arrays, inputs, validate
 from bmjax._fitting import ragged
 from bmjax._results import names, refit
 from bmjax.sklearn import BayesianMaskingRegressor
@@ -165,8 +165,8 @@ def test_numbers_are_taken_whatever_they_come_in(form, x64, estimate):
     form = form()
     assert np.dtype(arrays.real_array("X", form).dtype).isnative  # all that JAX takes
     with jax.enable_x64(x64):
-        X, y = validate.data(form, pd.Series(LEVELS))
-        new = validate.samples(form, 3, "float32")
+        X, y = inputs.data(form, pd.Series(LEVELS))
+        new = inputs.samples(form, 3, "float32")
     assert X.dtype == (np.float64 if x64 else np.float32)
     np.testing.assert_array_equal(X, TABLE)
     np.testing.assert_allclose(y, LEVELS, rtol=1e-6)
@@ -174,7 +174,7 @@ def test_numbers_are_taken_whatever_they_come_in(form, x64, estimate):
     np.testing.assert_allclose(
         estimate.predict(form), TABLE @ np.asarray(estimate.coef), rtol=1e-6, atol=1e-9
     )
-    np.testing.assert_array_equal(validate.host_data(form, LEVELS, None)[0], TABLE)
+    np.testing.assert_array_equal(inputs.host_data(form, LEVELS, None)[0], TABLE)
 
 
 @pytest.mark.parametrize("values", [2**53, -(2**40), 3_000_000_000])
@@ -305,7 +305,7 @@ def test_every_door_refuses_values_behind_a_mask(door):
 
 
 def test_a_frame_is_one_of_several_datasets():
-    X, _, _, _ = validate.batch([frame(), frame() * 2], [LEVELS, LEVELS])
+    X, _, _, _ = inputs.batch([frame(), frame() * 2], [LEVELS, LEVELS])
     np.testing.assert_array_equal(X, np.stack([TABLE, 2 * TABLE]))
     parts = ragged.groups([frame(), frame()[:9]], [LEVELS, LEVELS[:9]], None)
     assert {part.X.dtype for part in parts} == {np.dtype(float)}
@@ -314,7 +314,7 @@ def test_a_frame_is_one_of_several_datasets():
 def test_a_cast_below_the_normal_numbers_is_no_error():
     tiny = np.where(TABLE == 0, 1e-42, TABLE)
     with jax.enable_x64(False), np.errstate(all="raise"):
-        X, _ = validate.data(tiny, LEVELS)
+        X, _ = inputs.data(tiny, LEVELS)
         assert np.isfinite(bmjax._results.result.linear_predictor(tiny, jnp.ones(3))).all()
     np.testing.assert_allclose(X, TABLE, atol=1e-41)
 

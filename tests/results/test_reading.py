@@ -169,7 +169,7 @@ def test_the_criteria_of_a_refit_are_those_of_the_normal_density(data, result):
 
 def test_masks_that_move_other_effects_are_said(data):
     """A feature that acts in some rows only takes rows with it; the note names who is moved."""
-    from bmjax._results.summary import masked_rows_notes, zero_notes
+    from bmjax._results.notes import masked_rows_notes, zero_notes
 
     kept, errors = np.array([True, True, False]), np.array([0.1, 0.1, np.nan])
     one, other = np.array([1.0, 2.0, 0.0]), np.array([1.2, 2.0, 0.0])
@@ -483,7 +483,7 @@ def test_a_longer_run_of_resamples_is_cut_into_chunks(data, monkeypatch):
 
 
 def test_collinear_groups_are_named_once():
-    from bmjax._results.summary import collinearity_notes
+    from bmjax._results.notes import collinearity_notes
 
     names = list("abcdef")
     correlation = np.eye(6)

@@ -10,7 +10,7 @@ import pytest
 
 import bmjax
 from bmjax import Status
-from bmjax._results.result import Starts
+from bmjax._results.parts import Starts
 from bmjax._selection.criterion import criterion, score
 from bmjax._selection.moves import best_move, surroundings
 from tests.helpers import lane, normal_design, plain_fit, uniform_design

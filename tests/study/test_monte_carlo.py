@@ -10,7 +10,8 @@ import pytest
 
 from bmjax import baselines, metrics, simulate
 from bmjax._runtime.programs import PROGRAMS
-from bmjax._study.monte_carlo import batched, monte_carlo, on_host
+from bmjax._study.methods import batched, on_host
+from bmjax._study.monte_carlo import monte_carlo
 from bmjax._study.study import Study
 from bmjax._study.timing import timed
 

@@ -1,0 +1,273 @@
+"""The datasets that a user hands over, checked: X, y and weights of the samples."""
+
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from bmjax._checks.arrays import floating_array
+from bmjax._checks.validate import cast, finite, known
+from bmjax._runtime import threads
+
+
+def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """X as (n, k) and y as (n,), of one floating-point type: that of the input, as JAX sees it.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    return weighted_data(X, y, None)[:2]
+
+
+def weighted_data(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """X, y and the weights of the samples, (n,); rows of weight zero are not looked at.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    threads.enter()
+    features, target, dtype = _pair(X, y)
+    n = len(target)
+    if n < 2:
+        raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
+    if sample_weights is None:
+        return finite("X", features, dtype, X), finite("y", target, dtype, y), None
+    weights = weights_of_samples(sample_weights, n, dtype)
+    if all(map(known, (features, target, weights))):
+        counts = np.asarray(weights) > 0
+        if np.sum(counts) < 2:
+            raise ValueError(
+                f"sample_weights has {np.sum(counts)} entries above zero; at least 2 samples are "
+                "needed to see any noise."
+            )
+        if not counts.all():
+            features = np.where(counts[:, None], np.asarray(features), 0)
+            target = np.where(counts, np.asarray(target), 0)
+    return finite("X", features, dtype, X), finite("y", target, dtype, y), weights
+
+
+def _pair(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
+    """X as (n, k), y as (n,), where they lie, and their common type."""
+    features, target = floating_array("X", X), floating_array("y", y)
+    if features.ndim != 2:
+        raise ValueError(
+            f"X has shape {features.shape}, wanted (n samples, k features). For one feature use "
+            "X[:, None]; for a batch of datasets use jax.vmap."
+        )
+    n, k = features.shape
+    if target.shape == (n, 1):
+        target = target[:, 0]
+    if target.ndim != 1:
+        raise ValueError(
+            f"y has shape {target.shape}, wanted ({n},): one target for each row of X."
+        )
+    if len(target) != n:
+        raise ValueError(
+            f"y has {len(target)} entries but X has {n} rows; one target for each row."
+        )
+    if k < 1:
+        raise ValueError(f"X has shape {features.shape}: no column, so there is no feature to fit.")
+    dtype = np.promote_types(np.promote_types(features.dtype, target.dtype), np.float32)
+    return features, target, dtype
+
+
+def rows(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some rows of a dataset as NumPy arrays of float64.
+
+    Rows of weight zero are cleared; without weights each row counts once.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit or a value is not finite.
+    """
+    features, target, _ = _pair(X, y)
+    features, target = np.asarray(features), np.asarray(target)
+    counts = np.ones(len(target))
+    if sample_weights is not None:
+        counts = np.asarray(weights_of_samples(sample_weights, len(target), float), float)
+        if not counts.all():
+            features = np.where(counts[:, None] > 0, features, 0)
+            target = np.where(counts > 0, target, 0)
+    arrays = []
+    for name, array, given in (("X", features, X), ("y", target, y)):
+        if not np.isfinite(array).all():
+            finite(name, array, array.dtype, given)  # says what is wrong
+        arrays.append(array.astype(float, copy=False))
+    return arrays[0], arrays[1], counts
+
+
+def at_hand(*values: Any) -> bool:
+    """Whether the values of arrays can be looked at, and all of them in this process."""
+    return all(
+        known(leaf) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
+        for value in values
+        for leaf in (jax.tree.leaves(value) if isinstance(value, list | tuple) else [value])
+    )
+
+
+def on_host(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.dtype]:
+    """X (n, k), y (n,) and weights as NumPy arrays as they came, and their type in JAX.
+
+    Rows of weight zero are not looked at.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit, a value is not finite, or fewer than two rows count.
+    """
+    threads.enter()
+    features, target, dtype = _pair(X, y)
+    n, dtype = len(target), jax.dtypes.canonicalize_dtype(dtype)
+    if n < 2:
+        raise ValueError(f"X has {n} row(s); at least 2 samples are needed to see any noise.")
+    features, target = np.asarray(features), np.asarray(target)
+    counts, looked_at = None, (features, target)
+    if sample_weights is not None:
+        weights_of_samples(sample_weights, n, dtype)
+        counts = np.asarray(floating_array("sample_weights", sample_weights))
+        present = counts > 0
+        if np.sum(present) < 2:
+            raise ValueError(
+                f"sample_weights has {np.sum(present)} entries above zero; at least 2 samples are "
+                "needed to see any noise."
+            )
+        if not present.all():
+            looked_at = features[present], target[present]
+    for name, array, given in zip(("X", "y"), looked_at, (X, y), strict=True):
+        # The ends are NaN if an entry is, and no array of the size of X is made.
+        ends = np.asarray([array.min(), array.max()])
+        with np.errstate(over="ignore", invalid="ignore"):
+            fits = np.isfinite(ends.astype(dtype)).all()
+        if not fits:
+            finite(name, array, dtype, given)  # says what is wrong
+    return features, target, counts, dtype
+
+
+def host_data(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, y and weights (ones if none are given) as NumPy arrays of float64, absent rows cleared.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit, a value is not finite, or fewer than two rows count.
+    """
+    features, target, weights = rows(X, y, sample_weights)
+    if np.sum(weights > 0) < 2:
+        raise ValueError(
+            f"X has {np.sum(weights > 0)} row(s) that count; at least 2 samples are needed to see "
+            "any noise."
+        )
+    return features, target, weights
+
+
+def samples(X: ArrayLike, k: int, dtype: Any, *, values: bool = True) -> jax.Array:
+    """New samples in rows, for the k features of a fit, as (..., m, k).
+
+    Args:
+        X: The samples.
+        k: Number of features.
+        dtype: Floating-point type of the fit.
+        values: Whether to refuse values that are not finite.
+
+    Raises:
+        TypeError: If it is not an array of real numbers.
+        ValueError: If there are not k columns or a value is not finite.
+    """
+    threads.enter()
+    array = floating_array("X", X)
+    if array.ndim < 2 or array.shape[-1] != k:
+        raise ValueError(
+            f"X has shape {array.shape}; predict needs samples in rows and the {k} features of the "
+            "fit in columns."
+        )
+    if values:
+        return finite("X", array, dtype, X)
+    return jnp.asarray(cast(array, jax.dtypes.canonicalize_dtype(dtype)))
+
+
+def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
+    """Weights of n samples, (n,), not negative.
+
+    Raises:
+        TypeError: If they are not real.
+        ValueError: If the shape does not fit or one is negative or not finite.
+    """
+    array = floating_array("sample_weights", value)
+    if array.shape != (n,):
+        raise ValueError(
+            f"sample_weights has shape {array.shape}, wanted ({n},): one for each row of X."
+        )
+    weights = finite("sample_weights", array, dtype)
+    if known(weights) and bool(np.any(np.asarray(weights) < 0)):
+        raise ValueError(
+            f"sample_weights holds negative numbers, the least is {np.min(np.asarray(weights))}; "
+            "a sample counts zero times or more."
+        )
+    return weights
+
+
+def batch(
+    X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
+) -> tuple[Any, Any, Any, Any]:
+    """X as (b, n, k) or (n, k), y as (b, n), where they lie, weights, and the type to fit them in.
+
+    With weights of (b, n) y may be (n,), the same for all; with (n,) they are.
+
+    Values are not checked: a dataset with NaN is reported by its status, among the others.
+
+    Raises:
+        TypeError: If an argument is not an array of real numbers.
+        ValueError: If a shape does not fit.
+    """
+    threads.enter()
+    features, targets, weights = floating_array("X", X), floating_array("y", y), None
+    if sample_weights is not None:
+        weights = floating_array("sample_weights", sample_weights)
+        if weights.ndim not in (1, 2):
+            raise ValueError(
+                f"sample_weights has shape {weights.shape}, wanted (b datasets, n samples), or "
+                "(n,) for all datasets."
+            )
+        if targets.ndim == 1 and weights.ndim == 2 and weights.shape[1] == len(targets):
+            targets = np.broadcast_to(np.asarray(targets), weights.shape)
+    if targets.ndim != 2:
+        raise ValueError(f"y has shape {targets.shape}, wanted (b datasets, n samples).")
+    b, n = targets.shape
+    if features.ndim not in (2, 3):
+        raise ValueError(
+            f"X has shape {features.shape}, wanted (b, n, k), or (n, k) for all datasets."
+        )
+    if features.shape[-2] != n or (features.ndim == 3 and len(features) != b):
+        raise ValueError(
+            f"X has shape {features.shape} but y has shape {targets.shape}; X must be "
+            f"({b}, {n}, k), or ({n}, k) for all datasets."
+        )
+    if b < 1 or n < 2 or features.shape[-1] < 1:
+        raise ValueError(
+            f"X has shape {features.shape} and y {targets.shape}; at least one dataset, two "
+            "samples and one feature are needed."
+        )
+    if weights is not None:
+        if weights.shape not in ((b, n), (n,)):
+            raise ValueError(
+                f"sample_weights has shape {weights.shape} but y has shape {targets.shape}; wanted "
+                f"({b}, {n}), or ({n},) for all datasets."
+            )
+        host = np.asarray(weights)
+        if not (host >= 0).all() or not np.isfinite(host).all():
+            raise ValueError("sample_weights holds numbers that are negative or not finite.")
+        if weights.ndim == 1:
+            weights = np.broadcast_to(host, targets.shape)
+    dtype = np.promote_types(np.promote_types(features.dtype, targets.dtype), np.float32)
+    return features, targets, weights, jax.dtypes.canonicalize_dtype(dtype)
