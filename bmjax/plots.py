@@ -429,7 +429,7 @@ def _split(ax: Axes, share: float) -> Axes:
 # ---- lines
 
 
-def _panels(
+def _panels(  # noqa: PLR0913 - what both panels draw
     pair: tuple[Axes, Axes],
     x: _Array,
     coef: _Array,

@@ -193,7 +193,7 @@ def sparse_design(
 
 
 @full_precision
-def ar1_design(
+def ar1_design(  # noqa: PLR0913 - public options
     key: jax.Array,
     k: int,
     n: int | None = None,
@@ -245,7 +245,7 @@ def ar1_design(
     return _dataset(X, coef, noise, precision)
 
 
-def block_design(
+def block_design(  # noqa: PLR0913 - public options
     key: jax.Array,
     k: int,
     n: int | None = None,
@@ -298,7 +298,7 @@ def block_design(
     return _dataset(X, coef, noise, ratio / signal_variance)
 
 
-def heavy_tailed_design(
+def heavy_tailed_design(  # noqa: PLR0913 - public options
     key: jax.Array,
     k: int,
     n: int | None = None,
@@ -347,7 +347,7 @@ def heavy_tailed_design(
     return _dataset(X, coef, noise, ratio / jnp.sum(coef**2))
 
 
-def wide_design(
+def wide_design(  # noqa: PLR0913 - public options
     key: jax.Array,
     k: int,
     n: int | None = None,

@@ -115,7 +115,7 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - public options
         self,
         *,
         fit_intercept: bool = True,

@@ -65,7 +65,7 @@ class Report(NamedTuple):
     said: Sequence[str] = ()
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - what the command knows, each once
         cls,
         result: bmjax.Result,
         selection: bmjax.StabilitySelection | None,

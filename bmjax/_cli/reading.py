@@ -110,7 +110,7 @@ def read_header(path: str, form: Form) -> tuple[str, list[str]]:
     return text, names
 
 
-def read_values(
+def read_values(  # noqa: PLR0913 - two of them only for messages
     path: str,
     text: str,
     names: list[str],

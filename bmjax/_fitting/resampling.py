@@ -279,7 +279,7 @@ class _Part(NamedTuple):
     status: Int[Array, " r"]
 
 
-def _fits(
+def _fits(  # noqa: PLR0913 - what every resampling shares
     X: np.ndarray,
     y: np.ndarray,
     draw: Callable[[int], np.ndarray],

@@ -43,7 +43,7 @@ def mask_offset(state: State, n: int | Float[Array, ""]) -> Float[Array, " k"]:
     return jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
 
 
-def visit(
+def visit(  # noqa: PLR0913 - the loop's parts, kept apart so that it compiles once
     X: Float[Array, "k n"],
     state: State,
     offset: Float[Array, " k"],

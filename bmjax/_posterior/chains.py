@@ -258,7 +258,7 @@ def _pair_rates(ground: Ground, edge: Edge, row: Array, log: Array, anchor: Arra
     return _rate(then.log - log + _chance(ground, edge, anchor), pairs.possible)
 
 
-def _added(
+def _added(  # noqa: PLR0913 - a step seen from both of its ends
     table: Table, tally: Tally, hold: Array, edge: Edge, flips: Moves, now: _Seen, then: _Seen
 ) -> Tally:
     """The sums with the time held added, each feature given all others."""

@@ -60,7 +60,7 @@ def freedom_of(evidence: Evidence) -> float:
     return float("inf") if evidence.precision is not None else float(evidence.freedom)
 
 
-def found_by_chains(
+def found_by_chains(  # noqa: PLR0913 - what is sampled, and how
     sums: Sums,
     evidence: Evidence,
     most: int,

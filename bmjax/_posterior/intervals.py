@@ -6,7 +6,7 @@ import scipy.special
 _HALVINGS = 60
 
 
-def quantiles(
+def quantiles(  # noqa: PLR0913 - one posterior, by support and feature
     at: float,
     probability: np.ndarray,
     inside: np.ndarray,

@@ -24,7 +24,7 @@ from bmjax._selection.neighbours import most_features
 _MOST_ENUMERATED = 20
 
 
-def posterior(
+def posterior(  # noqa: PLR0913 - public options
     X: ArrayLike,
     y: ArrayLike,
     key: jax.Array | None = None,
@@ -196,7 +196,7 @@ def _sums(data: _Data, i: int, intercept: bool, always: np.ndarray) -> Sums:
 
 
 @full_precision
-def _found(
+def _found(  # noqa: PLR0913 - what is found of a posterior, and how
     sums: list[Sums],
     precision: float | None,
     every: bool,

@@ -56,7 +56,7 @@ def log_chance(k: int, core: int, width: int, sizes: int) -> np.ndarray:
     return np.where(width - core - s >= 0, log, -np.inf)
 
 
-def round_of_steps(
+def round_of_steps(  # noqa: PLR0913 - what differs by chain
     gram: Float[Array, "*c w w"],
     slope: Float[Array, "*c w"],
     inside: Bool[Array, "c w"],

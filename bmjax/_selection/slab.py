@@ -131,7 +131,7 @@ def _inverse(among: Float[Array, "m m"], used: Bool[Array, " m"]) -> Float[Array
     return xp.where(both, half.T @ half, 0)
 
 
-def slab_at(
+def slab_at(  # noqa: PLR0913 - the sums that a slab holds
     omega: Float[Array, "m m"],
     gram: Float[Array, "m k"],
     features: Int[Array, " m"],

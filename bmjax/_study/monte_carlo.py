@@ -35,7 +35,7 @@ _CHUNK_SECONDS, _FIRST = 60.0, 32  # of a study with a checkpoint; datasets in i
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions, in the text of a program
 
 
-def monte_carlo(
+def monte_carlo(  # noqa: PLR0913 - public options
     simulate: Callable[[jax.Array], Dataset],
     methods: Mapping[str, Callable[..., Any] | Method],
     key: jax.Array,
