@@ -183,7 +183,7 @@ def test_large_integers_do_not_wrap(values, x64):
     for dtype in (np.int64, ">i8", object):
         column = np.full((2, 1), values, dtype)
         with jax.enable_x64(x64):
-            got = bmjax._results.result.linear_predictor(column, jnp.ones(1))
+            got = bmjax._results.prediction.linear_predictor(column, jnp.ones(1))
             score = bmjax.metrics.squared_error(column[0], np.zeros(1))
         np.testing.assert_allclose(np.asarray(got, float), float(values), rtol=1e-7)
         np.testing.assert_allclose(float(score), float(values) ** 2, rtol=1e-6)
@@ -315,7 +315,7 @@ def test_a_cast_below_the_normal_numbers_is_no_error():
     tiny = np.where(TABLE == 0, 1e-42, TABLE)
     with jax.enable_x64(False), np.errstate(all="raise"):
         X, _ = inputs.data(tiny, LEVELS)
-        assert np.isfinite(bmjax._results.result.linear_predictor(tiny, jnp.ones(3))).all()
+        assert np.isfinite(bmjax._results.prediction.linear_predictor(tiny, jnp.ones(3))).all()
     np.testing.assert_allclose(X, TABLE, atol=1e-41)
 
 
