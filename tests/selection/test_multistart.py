@@ -55,6 +55,24 @@ def test_the_best_move_is_that_of_brute_force(seed):
     )
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.99])
+def test_a_moved_state_is_that_of_an_m_step_at_its_masks(rate):
+    """Also where an added feature is masked at some rate; drops, additions and exchanges."""
+    problem, state = interior_state(0)
+    rule = criterion("held", problem)
+    around = surroundings(problem, state, jnp.arange(len(problem.X), dtype=jnp.int32))
+    added = []
+    for rank in range(8):
+        moved, _, _ = best_move(problem, rule, state, around, jnp.asarray(rate), rank)
+        added.append(bool(jnp.any(moved.active & ~state.active)))
+        want = bmjax.m_step(problem, moved)
+        for name in ("weights", "log_odds", "noise_precision"):
+            got, wanted = getattr(moved, name), getattr(want, name)
+            np.testing.assert_allclose(got, wanted, rtol=1e-9, err_msg=name)
+    assert any(added)
+    assert not all(added)
+
+
 def test_what_each_rule_charges():
     """At inclusion 1: the log likelihood of least squares less BIC's charge, and the extras."""
     X, y = normal_design(0, 50, [2.0, 0, -1, 0, 0, 1.5])
