@@ -248,7 +248,8 @@ def _evidence_ridge(
     """Weights and noise variance of the ridge regression that maximises the marginal likelihood.
 
     y ~ N(0, s (I + t Z'Z)) with Z the columns of X scaled to unit length, s in closed form and t
-    the best of a logarithmic grid. Finite for any rank, and equivariant to the scale of a column.
+    the best of a logarithmic grid: the evidence approximation of MacKay ("Bayesian interpolation",
+    1992). Finite for any rank, and equivariant to the scale of a column.
     """
     xp = namespace(problem)
     n, X, y = problem.num_samples, problem.X, problem.y

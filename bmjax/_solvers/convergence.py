@@ -118,7 +118,11 @@ def _within(
     state: State,
     tolerance: Float[Array, ""],
 ) -> Bool[Array, ""]:
-    """Whether every coordinate is predicted to be within the tolerance of its limit."""
+    """Whether every coordinate is predicted to be within the tolerance of its limit.
+
+    Two moves of a sequence that converges linearly say how far its limit is: with d1 and d2 their
+    lengths, d2^2 / (d1 - d2), Aitken's delta-squared.
+    """
     rounding = rounding_of(newest)
     first = jnp.abs(monitor.middle - monitor.oldest)
     second = jnp.abs(newest - monitor.middle)
