@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from bmjax import plots
+from bmjax._drawing import labels, panels
 
 NAMES = ["price", "_hidden", "$a$"]
 X, Y = normal_design(3, 30, [1.5, 0.0, -0.8], noise=0.4)
@@ -133,11 +134,11 @@ def test_names_in_any_script_are_drawn_without_a_warning(result, monkeypatch):
     ax.figure.draw_without_rendering()  # warnings are errors
     assert ticks(ax)[0] == "größe"
     monkeypatch.setattr(font_manager.fontManager, "ttflist", [])
-    plots._font_with.cache_clear()
+    labels.font_with.cache_clear()
     ax = plots.coefficients(result, names)
     ax.figure.draw_without_rendering()
     assert ticks(ax) == ["größe", r"\u5e74\u9f84", "дом"]
-    plots._font_with.cache_clear()
+    labels.font_with.cache_clear()
 
 
 def test_coefficients_without_uncertainty(result):
@@ -240,19 +241,19 @@ def test_names_at_the_ends_of_many_lines():
     coef = np.where(kept, 1 + np.arange(k) / k, 0)[None, :].repeat(3, axis=0)
     rates = np.where(np.arange(k) == 20, 0.5, kept)[None, :].repeat(3, axis=0)
     names = [f"x{j}" for j in range(k)]
-    plots._panels(pair, np.arange(1, 4), coef, rates, names, kept)
+    panels.draw_panels(pair, np.arange(1, 4), coef, rates, names, kept)
     assert ends(pair[0]) == {"x0", "x10", "x20", "x30", "x40", "x50"}
     assert ends(pair[1]) == {"x20"}
 
 
 def test_spread():
-    np.testing.assert_allclose(plots._spread(np.array([0.9, 0.1, 0.5]), 0.1), [0.9, 0.1, 0.5])
+    np.testing.assert_allclose(panels.spread_out(np.array([0.9, 0.1, 0.5]), 0.1), [0.9, 0.1, 0.5])
     # Two at one place move apart by as much each; at the edge all of it is the other's.
-    np.testing.assert_allclose(plots._spread(np.array([0.5, 0.5]), 0.1), [0.45, 0.55])
-    np.testing.assert_allclose(plots._spread(np.array([1.0, 1.0]), 0.1), [0.9, 1.0])
+    np.testing.assert_allclose(panels.spread_out(np.array([0.5, 0.5]), 0.1), [0.45, 0.55])
+    np.testing.assert_allclose(panels.spread_out(np.array([1.0, 1.0]), 0.1), [0.9, 1.0])
     rng = np.random.default_rng(0)
     for m in (1, 7, 30):
-        places = plots._spread(rng.uniform(size=m), 0.06)
+        places = panels.spread_out(rng.uniform(size=m), 0.06)
         assert np.all((places >= -1e-12) & (places <= 1 + 1e-12))
         assert np.all(np.diff(np.sort(places)) >= min(0.06, 1 / max(1, m - 1)) - 1e-12)
 

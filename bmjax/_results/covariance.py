@@ -45,8 +45,8 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
     noise variance ||y - X coef||^2 / (n - p); where the noise is known, with its variance and the
     masks'.
 
-    Reference: for the first, Davison, "Statistical Models", 2003, section 4.4 (observed
-    information); for the second, section 8.2 (least squares).
+    Reference: for the first, Davison, "Statistical Models", 2003, chapter 4 (observed
+    information); for the second, chapter 8 (least squares).
 
     Args:
         problem: The dataset.
