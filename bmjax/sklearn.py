@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 import bmjax
 from bmjax import Result, Status
-from bmjax._checks import arrays, inputs
 from bmjax._fitting.ragged import filled, rung
 from bmjax._results.names import Names, numbers_of
 from bmjax._solvers.paper import Solver
@@ -30,17 +29,15 @@ def __dir__() -> list[str]:
 
 
 try:
-    from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.feature_selection import SelectorMixin
-    from sklearn.utils import check_array
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import validate_data as validate_data  # from version 1.6 on
 except ImportError as error:
     raise ModuleNotFoundError(
         'bmjax.sklearn needs scikit-learn 1.6 or newer: pip install "bmjax[sklearn]"'
     ) from error
 
-# Defined where the posterior is; scikit-learn is known to be there by now.
+# scikit-learn is known to be there by now.
+from bmjax._fitting.estimator import LinearSelector, distinct_rows  # noqa: E402
 from bmjax._posterior.estimator import (  # noqa: E402
     SupportPosteriorRegressor as SupportPosteriorRegressor,
 )
@@ -55,7 +52,7 @@ _SOLVERS: dict[str, type[Solver]] = {
 _UNFINISHED = (Status.MAX_STEPS, Status.STALLED, Status.NON_FINITE)
 
 
-class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
+class BayesianMaskingRegressor(LinearSelector):
     """Sparse linear regression that selects features without shrinking those it keeps.
 
     `bmjax.fit` with scikit-learn's manners; see there for what the parameters do. As a transformer
@@ -162,12 +159,7 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
-        arrays.refuse_disguised("X", X)
-        arrays.refuse_disguised("y", y)
-        X, y = validate_data(
-            self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
-        )
-        y = check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
+        X, y = self._training_data(X, y)
         with jax.enable_x64(True):  # JAX would take float64 for float32
             X, y, counts = _packed(X, y, sample_weight)
             result = bmjax.fit(
@@ -220,9 +212,7 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             sklearn.exceptions.NotFittedError: Before `fit`.
             ValueError: If X has not the columns of the fit.
         """
-        check_is_fitted(self)
-        arrays.refuse_disguised("X", X)
-        X = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
+        X = self._new_samples(X)
         # In NumPy, since JAX would compile for every number of rows.
         center = self.result_.center
         mean = (self.intercept_ + center @ self.coef_) + (X - center) @ self.coef_
@@ -231,10 +221,6 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
         with jax.enable_x64(True):
             result: Result = jax.tree.map(jnp.asarray, self.result_)
             return mean, np.asarray(result.predict(X, return_std=True)[1])
-
-    def _get_support_mask(self) -> Any:
-        check_is_fitted(self)
-        return self.support_
 
     def _solver(self) -> Any:
         if not isinstance(self.solver, str):
@@ -259,34 +245,12 @@ class BayesianMaskingRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
 def _packed(
     X: NDArray[np.floating], y: NDArray[np.floating], sample_weight: ArrayLike | None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[Any]]:
-    """The distinct rows in a fixed order, how often each counts, and absent rows to fill up.
+    """The `distinct_rows` as (m, k), (m,) and their counts (m,), filled up with absent rows.
 
-    So data that say the same, by weights or by repeated rows in whatever order, give the same fit
-    to the last bit, even where the best fits are tied; and with the number of rows a round one,
-    the folds of a cross-validation and samples of a bootstrap share one compilation.
-
-    Args:
-        X: (n, k) features.
-        y: (n,) target, of the same type.
-        sample_weight: (n,) how often each row counts, None for once.
-
-    Returns:
-        (m, k) features, (m,) target and (m,) counts.
-
-    Raises:
-        TypeError: If the weights are not real numbers.
-        ValueError: If the weights do not fit, or leave less than two distinct rows.
+    With the number of rows a round one, the folds of a cross-validation and samples of a bootstrap
+    share one compilation.
     """
-    if sample_weight is not None:
-        sample_weight = np.asarray(inputs.weights_of_samples(sample_weight, len(X), X.dtype))
-    rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
-    counts = np.bincount(place.ravel(), sample_weight, len(rows))
-    rows, counts = rows[counts > 0], counts[counts > 0]
-    m = len(rows)
-    if m < 2:
-        raise ValueError(
-            f"X and y hold {m} distinct rows of sample_weight above zero; at least 2 are needed "
-            "to see any noise."
-        )
-    rows, counts = filled(rows, rung(m)), filled(counts, rung(m))
+    rows, counts = distinct_rows(X, y, sample_weight)
+    m = rung(len(rows))
+    rows, counts = filled(rows, m), filled(counts, m)
     return rows[:, :-1], rows[:, -1], counts

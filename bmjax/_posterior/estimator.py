@@ -7,19 +7,16 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bmjax._checks import arrays, inputs, validate
+from bmjax._checks import validate
+from bmjax._fitting.estimator import LinearSelector, distinct_rows
 from bmjax._model.problem import Status
 from bmjax._posterior.posterior import posterior
 from bmjax._posterior.result import Posterior
 
 
-class SupportPosteriorRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
+class SupportPosteriorRegressor(LinearSelector):
     """Linear regression averaged over all choices of features, by their probabilities.
 
     `bmjax.posterior` with scikit-learn's manners; see there for what the parameters do. As a
@@ -103,25 +100,10 @@ class SupportPosteriorRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
-        arrays.refuse_disguised("X", X)
-        arrays.refuse_disguised("y", y)
-        X, y = validate_data(
-            self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
-        )
-        y = check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
+        X, y = self._training_data(X, y)
         seed = validate.count("random_state", self.random_state, low=0)
-        # Rows that say the same as one that counts more, in a fixed order: so weights and repeated
-        # rows give the same, draws included.
-        if sample_weight is not None:
-            sample_weight = np.asarray(inputs.weights_of_samples(sample_weight, len(X), X.dtype))
-        rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
-        counts = np.bincount(place.ravel(), sample_weight, len(rows))
-        rows, counts = rows[counts > 0], counts[counts > 0]
-        if len(rows) < 2:
-            raise ValueError(
-                f"X and y hold {len(rows)} distinct rows of sample_weight above zero; at least 2 "
-                "are needed to see any noise."
-            )
+        # Draws included, rows given once with a weight and rows repeated give the same.
+        rows, counts = distinct_rows(X, y, sample_weight)
         with jax.enable_x64(True):  # JAX would take float64 for float32
             found = posterior(
                 rows[:, :-1],
@@ -166,16 +148,10 @@ class SupportPosteriorRegressor(SelectorMixin, RegressorMixin, BaseEstimator):
             sklearn.exceptions.NotFittedError: Before `fit`.
             ValueError: If X has not the columns of the fit.
         """
-        check_is_fitted(self)
-        arrays.refuse_disguised("X", X)
-        X = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
+        X = self._new_samples(X)
         # In NumPy, since JAX would compile for every number of rows.
         mean = self.intercept_ + X @ self.coef_
         if not return_std:
             return mean
         with jax.enable_x64(True):
             return mean, np.asarray(self.posterior_.predict(X, return_std=True)[1])
-
-    def _get_support_mask(self) -> Any:
-        check_is_fitted(self)
-        return self.support_

@@ -1,0 +1,73 @@
+"""The base of the estimators of `bmjax.sklearn`: checks of data, and distinct rows."""
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bmjax._checks import arrays, inputs
+
+
+class LinearSelector(SelectorMixin, RegressorMixin, BaseEstimator):
+    """A linear regressor that passes on the features of `support_`."""
+
+    coef_: NDArray[np.floating]
+    support_: NDArray[np.bool_]
+
+    def _training_data(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """X and y to fit, float32 or float64 as X is."""
+        arrays.refuse_disguised("X", X)
+        arrays.refuse_disguised("y", y)
+        X, y = validate_data(
+            self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
+        )
+        return X, check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
+
+    def _new_samples(self, X: Any) -> NDArray[np.floating]:
+        """New samples, in the type of the fit."""
+        check_is_fitted(self)
+        arrays.refuse_disguised("X", X)
+        checked: Any = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
+        return checked
+
+    def _get_support_mask(self) -> Any:
+        check_is_fitted(self)
+        return self.support_
+
+
+def distinct_rows(
+    X: NDArray[np.floating], y: NDArray[np.floating], sample_weight: ArrayLike | None
+) -> tuple[NDArray[np.floating], NDArray[Any]]:
+    """The distinct rows of X and y in a fixed order, and how often each counts.
+
+    So data that say the same, by weights or by repeated rows in whatever order, give the same fit
+    to the last bit, even where the best fits are tied.
+
+    Args:
+        X: (n, k) features.
+        y: (n,) target, of the same type.
+        sample_weight: (n,) how often each row counts, None for once.
+
+    Returns:
+        (m, k + 1) rows, y in the last column, and (m,) counts above zero.
+
+    Raises:
+        TypeError: If the weights are not real numbers.
+        ValueError: If the weights do not fit, or leave less than two distinct rows.
+    """
+    if sample_weight is not None:
+        sample_weight = np.asarray(inputs.weights_of_samples(sample_weight, len(X), X.dtype))
+    rows, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
+    counts = np.bincount(place.ravel(), sample_weight, len(rows))
+    rows, counts = rows[counts > 0], counts[counts > 0]
+    if len(rows) < 2:
+        raise ValueError(
+            f"X and y hold {len(rows)} distinct rows of sample_weight above zero; at least 2 are "
+            "needed to see any noise."
+        )
+    return rows, counts
