@@ -8,6 +8,7 @@ import numpy as np
 
 from bmjax._checks import validate
 from bmjax._model.problem import Status
+from bmjax._results.summary import feature_frame, table_text
 
 _ALIKE = 0.5  # correlation of columns that may stand in for each other
 _LISTED = 5  # supports in the summary
@@ -123,9 +124,7 @@ class PosteriorSummary:
         Raises:
             ModuleNotFoundError: If pandas is not installed.
         """
-        import pandas as pd
-
-        return pd.DataFrame(self.columns, index=pd.Index(self.names, name="feature"))
+        return feature_frame(self.names, self.columns)
 
     def __str__(self) -> str:
         """The table, the most probable features first, then the facts and supports."""
@@ -141,18 +140,7 @@ class PosteriorSummary:
                     f"{self.columns['lower'][i]:.4g} to {self.columns['upper'][i]:.4g}",
                 )
             )
-        widths = [max(len(row[j]) for row in rows) for j in range(len(heads))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if j == 0 else cell.rjust(width)
-                for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        lines = [lines[0], rule, *lines[1:], rule]
-        width = max(map(len, self.facts))
-        lines += [f"{name.ljust(width)}  {value}" for name, value in self.facts.items()]
+        lines = [table_text(rows, self.facts)]
         lines.append("most probable supports")
         lines += [f"  {share:.3f}  {who}" for who, share in self.supports]
         return "\n".join(lines)

@@ -57,11 +57,11 @@ class Summary:
         if self.standardized is not None:
             columns["standardized"] = self.standardized
         columns |= {"inclusion": self.inclusion, "kept": self.support}
-        return _frame(self.names, columns)
+        return feature_frame(self.names, columns)
 
     def __str__(self) -> str:
         """The table, kept features first as they come, then the facts and notes."""
-        return _text(self._rows(), self.facts, self.notes)
+        return table_text(self._rows(), self.facts, self.notes)
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
@@ -129,11 +129,11 @@ class RefitSummary:
             "lower": self.intervals[:, 0],
             "upper": self.intervals[:, 1],
         }
-        return _frame(self.names, columns)
+        return feature_frame(self.names, columns)
 
     def __str__(self) -> str:
         """The table of the features on the support, then the facts and notes."""
-        return _text(self._rows(), self.facts, self.notes)
+        return table_text(self._rows(), self.facts, self.notes)
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
@@ -160,13 +160,16 @@ def figure(value: float, error: float | None = None) -> str:
     return f"{value:.{digits}g}"
 
 
-def _frame(names: tuple[str, ...], columns: dict[str, np.ndarray]) -> Any:
+def feature_frame(names: tuple[str, ...], columns: dict[str, np.ndarray]) -> Any:
     import pandas as pd
 
     return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
 
 
-def _text(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str]) -> str:
+def table_text(
+    rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str] = ()
+) -> str:
+    """Rows as a table with a head, then facts and notes."""
     # By hand, so that a fit can be read where nothing but bmjax is installed.
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     lines = [
