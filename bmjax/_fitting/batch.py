@@ -209,9 +209,9 @@ def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
 
     if not room.tall:
         room = room._replace(search=ladder.slots(32, most))
-    (places, sizes), room = with_room(find, room, room.search if room.tall else most)
+    (places, sizes), room = with_room(find, room, most)
     needed = int(np.max(sizes)) + settings.plan.moves + 1
-    room = room._replace(fit=ladder.slots(needed, room.fit if room.tall else most))
+    room = room._replace(fit=ladder.slots(needed, room.fit))
     return places, settings._replace(room=room)
 
 

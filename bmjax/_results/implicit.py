@@ -89,7 +89,7 @@ def _(
     _, bound = jax.jvp(lambda data: lower_bound(data.within(problem), state), (data,), (moved,))
     if move.noise_precision is not None:
         # The state's precision follows the known one: n / 2 less half of E||residual||^2.
-        sum_squares = _slope(problem, *_held(problem, state)).log_precision
+        sum_squares = _slope(problem, *_held(problem, state)[:2]).log_precision
         bound += sum_squares * log_precision
     return optimum(*primals), _differential(problem, state, moved, log_precision)._replace(
         bound=bound
@@ -140,15 +140,17 @@ def _theta(flat: Float[Array, " d"]) -> _Theta:
     return _Theta(flat[:k], flat[k:-1], flat[-1])
 
 
-def _held(problem: Problem, state: State) -> tuple["_Theta", Float[Array, "k n"]]:
-    """The solution, without ends, and its masks."""
+def _held(
+    problem: Problem, state: State
+) -> tuple["_Theta", Float[Array, "k n"], Bool[Array, " k"]]:
+    """The solution, without ends, its masks, and the features whose rate is inside (0, 1)."""
     interior = state.active & jnp.isfinite(state.log_odds) & problem.maskable
     theta = _Theta(
         weights=jnp.where(state.active, state.weights, 0),
         log_odds=jnp.where(interior, state.log_odds, 0),
         log_precision=jnp.log(state.noise_precision),
     )
-    return theta, jnp.where(state.active[:, None], state.mask_mean, 0)
+    return theta, jnp.where(state.active[:, None], state.mask_mean, 0), interior
 
 
 @full_precision
@@ -157,8 +159,7 @@ def _differential(
 ) -> Optimum:
     """The move of a fit with its data and the log of a known noise precision; linear in both."""
     active, data = state.active, _Data.of(problem)
-    interior = active & jnp.isfinite(state.log_odds) & problem.maskable
-    theta, mask = _held(problem, state)
+    theta, mask, interior = _held(problem, state)
     spread = jnp.where(interior[:, None], mask * (1 - mask), 0)
     settle = _settler(spread, problem.X * theta.weights[:, None], state.noise_precision)
     logits, logits_move = jax.linearize(

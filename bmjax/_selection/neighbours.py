@@ -95,7 +95,7 @@ def squares_after(slab: Slab) -> After:
     swap = xp.maximum((slab.square + dropped)[:, None] - gain_then, 0)
     may_swap = slab.used[:, None] & candidate[None, :] & (free_then > rank)
     return After(
-        drop=xp.where(slab.used, slab.square + dropped, xp.inf),
+        drop=slab.squares_after_drops,
         add=xp.where(candidate & (free > rank), xp.maximum(slab.square - gain, 0), xp.inf),
         swap=xp.where(may_swap, swap, xp.inf),
     )
@@ -123,7 +123,6 @@ def best_of(
     m, k = slab.reach.shape
     size = slab.size
     here = price.of_size(size)
-    saved = price.kept + here - price.of_size(size - 1)
     spent = price.new + price.of_size(size + 1) - here
     addable, best_add = after.add, xp.argmin(after.add).astype(xp.int32)
     into = xp.argmin(after.swap, axis=1).astype(xp.int32)
@@ -131,7 +130,7 @@ def best_of(
     room = size < xp.minimum(most, m)
     rises = xp.concatenate(
         [
-            _rise_or_not(rise, slab.square, after.drop, saved),
+            drop_rises(slab, after.drop, price, rise),
             _rise_or_not(rise, slab.square, swapped, price.kept - price.new),
             xp.where(room, _rise_or_not(rise, slab.square, addable[best_add], -spent), -xp.inf)[
                 None
@@ -155,6 +154,21 @@ def best_of(
     forced = Move(xp.asarray(m, xp.int32), first, xp.full_like(move.rise, xp.inf), addable[first])
     force = xp.any(missing) & (size < m)
     return Move(*(xp.where(force, a, b) for a, b in zip(forced, move, strict=True)))
+
+
+def drop_rises(
+    slab: Slab, after: Float[Array, " m"], price: Charges, rise: Rise
+) -> Float[Array, " m"]:
+    """The rise of the score after emptying each slot; -inf where that is not possible.
+
+    Args:
+        slab: The present subset.
+        after: ||residual||^2 after emptying each slot.
+        price: What features cost.
+        rise: The rise of the log likelihood.
+    """
+    saved = price.kept + price.of_size(slab.size) - price.of_size(slab.size - 1)
+    return _rise_or_not(rise, slab.square, after, saved)
 
 
 def _rise_or_not(rise: Rise, before: Array, after: Array, saved: Array) -> Array:

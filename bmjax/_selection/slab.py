@@ -67,6 +67,12 @@ class Slab(NamedTuple):
         return xp.where(self.used, xp.maximum(diagonal, xp.finfo(diagonal.dtype).eps), 1)
 
     @property
+    def squares_after_drops(self) -> Float[Array, " m"]:
+        """||residual||^2 after emptying each slot, infinite for an empty one."""
+        xp = namespace(self.gram)
+        return xp.where(self.used, self.square + self.coef**2 / self.variances, xp.inf)
+
+    @property
     def left_over(self) -> Float[Array, " k"]:
         """The square of each unit column that the kept ones leave."""
         return 1 - (self.reach * self.gram).sum(axis=0)

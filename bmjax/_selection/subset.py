@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax._runtime.backend import Array, map_rows, namespace, put, while_loop
 from bmjax._selection.gram import Rows, Squares
-from bmjax._selection.neighbours import Charges, Rise, best_of, squares_after
+from bmjax._selection.neighbours import Charges, Rise, best_of, drop_rises, squares_after
 from bmjax._selection.slab import Slab, Source, begun, change_of, moved, refreshed
 
 # Rank-one updates after which everything is computed anew, for the sake of rounding.
@@ -158,9 +158,8 @@ def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Arr
     def drop(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
         slab, since, _ = carry
         price, size = pricing(slab.features, slab.coef, slab.square), slab.size
-        after = slab.square + slab.coef**2 / slab.variances
-        saved = price.kept + price.of_size(size) - price.of_size(size - 1)
-        rises = xp.where(slab.used, rise(slab.square, after) + saved, -xp.inf)
+        after = slab.squares_after_drops
+        rises = drop_rises(slab, after, price, rise)
         out = xp.argmax(rises).astype(xp.int32)
         at, column = slots == out, slab.inverse[:, out] / slab.variances[out]
         features = xp.where(at, k, slab.features)
