@@ -30,8 +30,16 @@ def test_a_batch_is_that_of_one_device(mesh):
     X, y = processes.batch()
     alone = bmjax.fit_batch(X, y, moves=0)
     spread = bmjax.fit_batch(X, y, moves=0, mesh=mesh)
-    assert same_bits(alone._replace(lane_steps=None), spread._replace(lane_steps=None))
     assert alone.lane_steps == spread.lane_steps
+    # The bound is a report, which no fit goes by, and a sum over two starts' samples at once: the
+    # compiler takes it in an order that depends on how many datasets a device has.
+    np.testing.assert_allclose(spread.starts.bound, alone.starts.bound, rtol=1e-14)
+
+    def rest(result):
+        starts = result.starts._replace(bound=None)
+        return result._replace(lane_steps=None, starts=starts)
+
+    assert same_bits(rest(alone), rest(spread))
 
 
 def test_a_batch_in_pools_with_shared_features_and_weights(mesh):
