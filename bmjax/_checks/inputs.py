@@ -171,6 +171,40 @@ def host_data(
     return features, target, weights
 
 
+def outcomes(family: Any, y: Any, counts: Any = None, *, batch: bool = False) -> None:
+    """Refuse a target that a family cannot bring forth.
+
+    Args:
+        family: The family, None for the Gaussian.
+        y: (..., n) the target, at hand.
+        counts: (..., n) how often each row counts; rows of weight zero are not looked at.
+        batch: Whether there are several datasets: values that are not finite, or all the same, are
+            then left to the status of the dataset.
+
+    Raises:
+        ValueError: If y of a logistic fit is not of zeros and ones, or all the same.
+    """
+    if family is None or family.has_units:
+        return
+    values = np.asarray(y)
+    if counts is not None:
+        values = values[np.broadcast_to(np.asarray(counts) > 0, values.shape)]
+    if batch:
+        values = values[np.isfinite(values)]
+    found = np.unique(values)
+    if not np.isin(found, (0, 1)).all():
+        shown = ", ".join(f"{value:g}" for value in found[:4].tolist())
+        raise ValueError(
+            f"y holds {shown}{', ...' if len(found) > 4 else ''}; family={family.name!r} is for "
+            "outcomes 0 and 1: give y == (the outcome to be explained), or BayesianMaskingClassifier, "
+            "which takes any two labels."
+        )
+    if len(found) < 2 and not batch:
+        raise ValueError(
+            f"y is {found[0]:g} in every row; family={family.name!r} needs both outcomes."
+        )
+
+
 def samples(X: ArrayLike, k: int, dtype: Any, *, values: bool = True) -> jax.Array:
     """New samples in rows, for the k features of a fit, as (..., m, k).
 

@@ -144,6 +144,9 @@ def _of_one_length(
     shared = features.ndim == 2
     # Only with an intercept does a fit not depend on where a column has its zero.
     movable = given.frame.intercept
+    y_movable = movable and given.options.has_units
+    if inputs.at_hand(targets):
+        inputs.outcomes(given.options.family, targets, counts, batch=True)
     off_all = None
     if shared:
         features, off_all = near_zero(features, dtype, movable=movable)
@@ -169,7 +172,7 @@ def _of_one_length(
         X, off_X = features, off_all
         if not shared:
             X, off_X = near_zero(features, dtype, rows, counts, movable=movable)
-        y, off_y = near_zero(targets, dtype, rows, counts, movable=movable)
+        y, off_y = near_zero(targets, dtype, rows, counts, movable=y_movable)
         chunk = Chunk(X, y, weights, number, given.options)
         if over is None:
             places, used = _starts_apart(chunk, settings) if apart else (None, settings)

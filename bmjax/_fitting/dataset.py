@@ -8,8 +8,10 @@ from jaxtyping import Array, Bool
 
 from bmjax._checks import inputs
 from bmjax._fitting.options import Checked
+from bmjax._model.family import explained, informed, settled
 from bmjax._model.options import Frame, Options, Plan
 from bmjax._model.problem import Problem
+from bmjax._model.working_set import gathered
 from bmjax._results.covariance import uncertainty as uncertainty_at
 from bmjax._results.parts import Starts
 from bmjax._results.result import Result
@@ -105,7 +107,11 @@ def best_of_all(
 
 def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Result:
     """The report on a dataset's best fit, with the covariance of the effects if asked for."""
-    certain = None
+    certain, state = None, end.outcome.state
+    part = gathered(problem, end.features)
     if outputs.uncertainty:
-        certain = uncertainty_at(problem, end.outcome.state, end.features)
-    return report(end, record, certain)
+        certain = uncertainty_at(informed(problem, part, state), state, end.features)
+        share = explained(part, state)
+        if share is not None:
+            certain = certain._replace(r_squared=share)
+    return report(end, record, certain, settled(part, state))

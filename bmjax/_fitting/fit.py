@@ -116,6 +116,7 @@ def fit(
         host_X, host_y, counts, dtype = inputs.on_host(X, y, sample_weights)
         with jax.ensure_compile_time_eval():
             given = checked(host_X.shape[1], dtype, options)
+        inputs.outcomes(given.options.family, host_y, counts)
         # Infinite log-odds, and squares out of range, which have a status, are no reason to warn.
         with np.errstate(all="ignore"), one_blas_thread():
             result = _at_hand(host_X, host_y, counts, given, outputs(given))

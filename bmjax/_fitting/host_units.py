@@ -63,7 +63,7 @@ def enter_on_host(
             block, center[some], scale[some] = _framed(frame, block, counts)
         columns[some, :n][:, present] = block
     target, y_center, y_scale = np.asarray(y[present])[None], np.zeros(1), np.ones(1)
-    if not frame.plain:
+    if not frame.plain and options.has_units:
         target, y_center, y_scale = _framed(frame, target, counts)
     whole = np.zeros(shape.rows, dtype)
     whole[:n][present] = target[0]
@@ -74,7 +74,9 @@ def enter_on_host(
     if frame.intercept:
         columns[k, :n] = 1
     total = float(n) if counts is None else float(counts.sum())
-    moments = None if frame.intercept else _moments_on_host(X[present], y[present], counts)
+    moments = None
+    if not frame.intercept and options.family is None:
+        moments = _moments_on_host(X[present], y[present], counts)
     units = Units(center, scale, y_center[0], y_scale[0], np.float64(total), moments)
     spare = shape.features - k
 
@@ -102,8 +104,15 @@ def enter_on_host(
     if shape.features > k + int(frame.intercept):
         of_features = np.int32(k + int(frame.intercept))
     problem = Problem(
-        columns, whole, precision, options.prune_threshold, weights, unmasked, of_features
-    )  # type: ignore[arg-type]
+        columns,
+        whole,
+        precision,
+        options.prune_threshold,
+        weights,  # type: ignore[arg-type]
+        unmasked,  # type: ignore[arg-type]
+        of_features,  # type: ignore[arg-type]
+        options.family,
+    )
     return problem, options, units
 
 

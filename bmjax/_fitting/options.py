@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from bmjax._checks import validate
+from bmjax._model.family import FAMILIES, Family, Logistic, Student
 from bmjax._model.options import SPARSE_RATES, Frame, Options, Plan
 from bmjax._runtime import threads
 from bmjax._selection.criterion import CRITERIA
@@ -47,6 +48,7 @@ class Checked(NamedTuple):
 class FitOptions(TypedDict, total=False):
     """The options that every kind of fit takes as keywords; `OPTIONS` says what they do."""
 
+    family: str | Family | None
     intercept: bool
     unmasked: ArrayLike | None
     standardize: bool
@@ -75,6 +77,12 @@ class _Option(NamedTuple):
 
 
 OPTIONS = {
+    "family": _Option(
+        "gaussian",
+        'The distribution of y given its predictor: `"gaussian"`; `"logistic"`, for y of 0 and 1; '
+        '`"student"`, for noise with outliers, Student\'s t with 4 degrees of freedom, or '
+        "`Student(degrees)` with others, `Student(None)` to learn them.",
+    ),
     "intercept": _Option(
         False,
         "Whether to fit the level of y, a feature of ones that is never masked. Columns and y "
@@ -246,6 +254,14 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
         unmasked = validate.chosen_features("unmasked", unmasked, k)
     if threshold is None:
         threshold = float(jnp.finfo(dtype).eps)
+    family = _family(asked["family"], dtype)
+    if family is not None and not family.has_units:
+        if precision is not None:
+            raise ValueError(
+                f"noise_precision is given, but family={family.name!r} has no noise to be known; "
+                "leave it out."
+            )
+        precision = jnp.ones((), dtype)
     numbers = Options(
         noise_precision=precision,
         initial_weights=start,
@@ -256,12 +272,29 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
         ),
         tolerance=validate.number("tolerance", asked["tolerance"], dtype, low=0, open_low=False),
         max_steps=jnp.asarray(validate.steps("max_steps", asked["max_steps"]), jnp.int32),
+        family=family,
     )
     frame = Frame(
         intercept=validate.flag("intercept", asked["intercept"]),
         standardize=validate.flag("standardize", asked["standardize"]),
     )
     return Checked(numbers, _solver(asked["solver"]), plan, frame)
+
+
+def _family(family: Any, dtype: Any) -> Family | None:
+    """The family, its numbers in the type of the fit; None for the Gaussian."""
+    if family is None or (isinstance(family, str) and family == "gaussian"):
+        return None
+    if isinstance(family, str):
+        family = FAMILIES[validate.choice("family", family, ("gaussian", *FAMILIES))]
+    if not isinstance(family, Logistic | Student):
+        raise TypeError(
+            f"family is {family!r}; give one of {['gaussian', *FAMILIES]}, or bmjax.Student(...)."
+        )
+    if isinstance(family, Student) and family.degrees is not None:
+        degrees = validate.number("degrees", family.degrees, dtype, low=0, open_low=True)
+        return Student(degrees)
+    return family
 
 
 def _solver(solver: Any) -> Solver:

@@ -61,7 +61,14 @@ def enter(
     if sample_weights is not None:
         columns = jnp.where(sample_weights[None] > 0, columns, 0)
         y = jnp.where(sample_weights > 0, y, 0)
-    data = Problem(columns, y, options.noise_precision, options.prune_threshold, sample_weights)
+    data = Problem(
+        columns,
+        y,
+        options.noise_precision,
+        options.prune_threshold,
+        sample_weights,
+        family=options.family,
+    )
     units = Units(
         center=jnp.zeros(k, dtype),
         scale=jnp.ones(k, dtype),
@@ -70,13 +77,19 @@ def enter(
         num_samples=jnp.asarray(data.num_samples, dtype),
     )
     if frame.intercept:
-        (columns, center), (y, y_center) = centred(data, columns), centred(data, y)
-        units = units._replace(center=center, y_center=y_center)
-    else:
+        columns, center = centred(data, columns)
+        units = units._replace(center=center)
+        if options.has_units:
+            y, y_center = centred(data, y)
+            units = units._replace(y_center=y_center)
+    elif options.family is None:
         units = units._replace(moments=_moments(data))
     if frame.standardize:
-        units = units._replace(scale=_size(data, columns), y_scale=_size(data, y))
-        columns, y = columns / units.scale[:, None], y / units.y_scale
+        units = units._replace(scale=_size(data, columns))
+        columns = columns / units.scale[:, None]
+        if options.has_units:
+            units = units._replace(y_scale=_size(data, y))
+            y = y / units.y_scale
     weights, rates, unmasked = options.initial_weights, options.rates, options.unmasked
     if weights is not None:
         weights = weights * units.scale / units.y_scale
@@ -110,7 +123,7 @@ def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
     result = result._replace(with_intercept=~no_level if frame.intercept else no_level)
     if result.uncertainty is not None:
         moments = units.moments  # without the uncertainty they say nothing
-        if moments is None and not frame.intercept:
+        if moments is None and not frame.intercept and result.family is None:
             moments = _unknown_moments(units, xp)
         result = result._replace(moments=moments)
     k = units.center.shape[-1]

@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from bmjax._checks import inputs, validate
+from bmjax._model.family import touching
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._runtime.backend import Array, log_sigmoid, namespace, sigmoid
 from bmjax._runtime.precision import full_precision
@@ -102,6 +103,7 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
         >>> bool(bmjax.lower_bound(problem, after) > bmjax.lower_bound(problem, state))
         True
     """
+    problem = touching(problem, state)
     active = state.active
     mask = jnp.where(active[:, None], state.mask_mean, 0)
     weights = jnp.where(active, state.weights, 0)
@@ -155,6 +157,8 @@ def bound_of(
     active = state.active
     log_likelihood = 0.5 * n * xp.log(state.noise_precision / (2 * xp.pi))
     log_likelihood -= 0.5 * state.noise_precision * sum_squares
+    if isinstance(problem, Problem) and problem.log_base is not None:
+        log_likelihood += problem.log_base
 
     per_feature = _feature_terms(problem, state, masks)
     return (

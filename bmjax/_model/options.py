@@ -1,6 +1,6 @@
 """What was asked of a fit, as the compiled parts see it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 
@@ -18,6 +18,7 @@ class Options(NamedTuple):
         prune_threshold: A feature whose mean mask falls below this is pruned.
         tolerance: Predicted distance to the fixed point that counts as converged.
         max_steps: Most iterations, over all fits of a dataset.
+        family: The distribution of y given its predictor, None for the Gaussian.
     """
 
     noise_precision: Float[Array, ""] | None
@@ -27,6 +28,12 @@ class Options(NamedTuple):
     prune_threshold: Float[Array, ""]
     tolerance: Float[Array, ""]
     max_steps: Int[Array, ""]
+    family: Any = None
+
+    @property
+    def has_units(self) -> bool:
+        """Whether y may be moved and scaled."""
+        return self.family is None or self.family.has_units
 
 
 class Frame(NamedTuple):

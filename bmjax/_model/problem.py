@@ -44,6 +44,9 @@ class Problem(NamedTuple):
         unmasked: Features that are never masked and never pruned, None for none.
         of_features: How many features the dataset has, where some of them have no row in X or
             some rows of X only fill it up; None where every row is a feature and all are there.
+        family: The distribution of y given its predictor, None for the Gaussian; see `family`.
+        log_base: What the log likelihood has beside the Gaussian's, None for nothing: a constant of
+            the problem, of those that touch another family's likelihood.
 
     Example:
         >>> import jax.numpy as jnp
@@ -62,6 +65,8 @@ class Problem(NamedTuple):
     sample_weights: Float[Array, " n"] | None = None
     unmasked: Bool[Array, " k"] | None = None
     of_features: Int[Array, ""] | None = None
+    family: Any = None
+    log_base: Float[Array, ""] | None = None
 
     @property
     def num_features(self) -> Int[Array, ""]:
@@ -248,6 +253,7 @@ class Status(IntEnum):
         STALLED: 3, the bound no longer rises, or rounding hides what is left.
         EXACT_FIT: 4, the data are fitted to rounding error.
         NON_FINITE: 5, NaN, infinity, or values whose squares the type cannot hold.
+        SEPARATED: 6, of two outcomes: the features tell them apart without error.
 
     Example:
         >>> import bmjax
@@ -264,6 +270,7 @@ class Status(IntEnum):
     STALLED = 3
     EXACT_FIT = 4
     NON_FINITE = 5
+    SEPARATED = 6
 
     @property
     def message(self) -> str:
@@ -294,7 +301,14 @@ _MESSAGES = {
     Status.NON_FINITE: (
         "The fit met NaN, infinity or values whose squares the floating-point type cannot hold. "
         "Check X and y for missing or infinite entries; bring columns and y into units in which "
-        "they are neither huge nor tiny (or give standardize=True)."
+        "they are neither huge nor tiny (or give standardize=True). The y of a logistic fit holds "
+        "0 and 1 only."
+    ),
+    Status.SEPARATED: (
+        "The kept features tell the two outcomes apart without error, so larger weights would "
+        "always fit better and there are no best ones; those returned are where the fit was "
+        "stopped. Expected where a feature is the outcome in disguise; otherwise there are too "
+        "many features for the samples."
     ),
 }
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Bool, Float
 
+from bmjax._model.family import touching
 from bmjax._model.gradient_rule import Parameters
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import Leftover, log_odds_of, masked_sums, precision_of, weights_and_rates
@@ -43,6 +44,7 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
         >>> bmjax.e_step(problem, state).mask_mean.shape
         (10, 442)
     """
+    problem = touching(problem, state)
     return over_features(problem, state, residual(problem, state), sweeps)
 
 
@@ -106,7 +108,7 @@ def m_step(problem: Problem, state: State) -> State:
         >>> bmjax.m_step(problem, bmjax.e_step(problem, state)).weights.shape
         (10,)
     """
-    return maximise(problem, state, state.active)[0]
+    return maximise(touching(problem, state), state, state.active)[0]
 
 
 @full_precision
@@ -146,6 +148,7 @@ def g_step(
         >>> after.weights.shape
         (10,)
     """
+    problem = touching(problem, state)
     left = residual(problem, state)
     return ascend(problem, state, left, optimizer, optimizer_state)
 

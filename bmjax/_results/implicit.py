@@ -81,6 +81,10 @@ def _(
     primals: tuple[Problem, State, Array], tangents: tuple[Problem, State, Array]
 ) -> tuple[Optimum, Optimum]:
     problem, state = _once(primals[:2])
+    if problem.family is not None:
+        raise NotImplementedError(
+            f"a fit has derivatives for family='gaussian' only, not for {problem.family.name!r}."
+        )
     move = tangents[0]
     log_precision = jnp.zeros_like(state.noise_precision)
     if move.noise_precision is not None:

@@ -65,6 +65,8 @@ class Result:
         lane_steps: After `fit_batch`, what the batch cost, else None. No part of the pytree.
         with_intercept: Whether an intercept was fitted, be it zero.
         moments: Of the data, after a fit without an intercept and with uncertainty, else None.
+        family: The distribution of y given its predictor, `Logistic()` or `Student(degrees)` with
+            the degrees of freedom, learned or given; None for the Gaussian.
         names: What the features and the target are called, if X came as a frame or y as a series,
             else None. Static: no array.
 
@@ -96,6 +98,7 @@ class Result:
     lane_steps: LaneSteps | None = None
     with_intercept: Bool[Array, "*b"] | None = None
     moments: Moments | None = None
+    family: Any = None
     names: Names | None = None
 
     def _replace(self, **changes: Any) -> "Result":

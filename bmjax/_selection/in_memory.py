@@ -1,11 +1,13 @@
 """A dataset in memory: how it is fitted from a start, moved on, and reported."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
+from bmjax._model.family import local, touching
 from bmjax._model.problem import Problem, State
 from bmjax._model.working_set import gathered, spread
 from bmjax._results.parts import History, Starts, Uncertainty
@@ -59,16 +61,17 @@ class InMemory:
 
     def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
         """The score of a finished fit; -inf where it has none."""
-        return score_of(rule, gathered(self.totals, end.features), end.outcome)
+        part = gathered(self.totals, end.features)
+        return score_of(rule, touching(part, end.outcome.state), end.outcome)
 
     def move(
         self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
     ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
         """The state after the best single move from an end, its features, and the rise."""
         state, features = end.outcome.state, end.features
-        around = surroundings(self.totals, state, features)
-        part = gathered(self.totals, features)
-        return best_move(part, rule, state, around, rate, rank)
+        near = local(self.totals, gathered(self.totals, features), state)
+        around = surroundings(near, state, features)
+        return best_move(gathered(near, features), rule, state, around, rate, rank)
 
 
 @full_precision
@@ -109,7 +112,9 @@ def fit_from(
     return one_fit.outcome(part, solver, lane), course
 
 
-def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> Result:
+def report(
+    end: End, starts: Starts, uncertainty: Uncertainty | None = None, family: Any = None
+) -> Result:
     """What there is to say of a dataset whose fits have all ended, by feature."""
     (state, bound, _, status), features, course, _ = end
     k, xp = starts.coef.shape[-1], namespace(starts)
@@ -134,4 +139,5 @@ def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> 
         starts=starts,
         uncertainty=uncertainty,
         history=course,
+        family=family,
     )

@@ -18,6 +18,7 @@ from bmjax._model.working_set import slots_for, spread, taken
 from bmjax._results.parts import History, Starts
 from bmjax._runtime.backend import Array, cond, map_rows, namespace, put, select, while_loop
 from bmjax._selection.criterion import Criterion, criterion, score
+from bmjax._selection.rounds import undecided
 from bmjax._selection.starts import Point, Room, dense_point, sparse_points
 from bmjax._solvers import one_fit
 
@@ -120,9 +121,10 @@ def points(
         sparse, full = sparse_points(problem, rule, rates, room)
         parts.append(sparse)
     if plan.dense:
+        near = undecided(problem)
 
         def dense(rates: Array) -> Point:
-            return dense_point(problem, rates, options.initial_weights, room.tall)
+            return dense_point(near, rates, options.initial_weights, room.tall)
 
         parts.append(map_rows(dense, options.rates))
     return jax.tree.map(lambda *leaves: xp.concatenate(leaves), *parts), full

@@ -13,6 +13,7 @@ from bmjax._runtime.precision import full_precision
 from bmjax._selection.criterion import Criterion
 from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
+from bmjax._selection.rounds import by_rounds, undecided
 from bmjax._selection.subset import Rules, from_both_ends, from_nothing
 
 
@@ -77,7 +78,7 @@ def initialise(
         ((10, 442), 10)
     """
     tall = problem.X.shape[1] > len(problem.X)
-    return state_at(problem, dense_point(problem, inclusion, weights, tall))
+    return state_at(problem, dense_point(undecided(problem), inclusion, weights, tall))
 
 
 def state_at(problem: Problem, point: Point) -> State:
@@ -152,14 +153,25 @@ def sparse_points(
     Returns:
         A point for each rate, and whether the search has run out of room.
     """
-    if room.tall:
-        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
-        support, weights = best_subset(problem, rule, sums)
-        full = namespace(problem).asarray(False)
-    else:
-        support, weights, full = few_of_many(problem, rule, room.search)
+    if problem.family is not None:
+        best, full = by_rounds(
+            problem, rule, room.search, lambda near: _searched(near, rule, room)[::2]
+        )
+        variance = 1 / best.noise_precision
+        return points_on(problem, rates, best.support, best.weights, variance), full
+    support, weights, full = _searched(problem, rule, room)
     variance = _mean_square(problem, weights)
     return points_on(problem, rates, support, weights, variance), full
+
+
+def _searched(
+    problem: Problem, rule: Criterion, room: Room
+) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
+    """The best subset, least squares on it, and whether the search has run out of room."""
+    if not room.tall:
+        return few_of_many(problem, rule, room.search)
+    sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
+    return *best_subset(problem, rule, sums), namespace(problem).asarray(False)
 
 
 def best_subset(

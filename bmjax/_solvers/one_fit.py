@@ -6,9 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.bound import lower_bound
+from bmjax._model.family import touching
 from bmjax._model.options import Options
 from bmjax._model.problem import Problem, State, Status, Totals
 from bmjax._model.steps import exact_fit
+from bmjax._model.sweep import residual
 from bmjax._results.parts import History
 from bmjax._runtime.backend import Array, namespace
 from bmjax._solvers import convergence, loop
@@ -26,27 +28,37 @@ def start(
 
     `used` is how many of the iterations allowed have been made by fits before.
     """
-    carry = solver.init(problem, state), convergence.start(problem, state)
+    carry = solver.init(touching(problem, state), state), convergence.start(problem, state)
     state = carry[0].state
     sizes = jnp.append(carry[1].size, jnp.sqrt(problem.mean(problem.y**2)))
     largest = jnp.append(jnp.max(jnp.abs(problem.X), axis=1), jnp.max(jnp.abs(problem.y)))
     most_steps = (options.max_steps - used) // solver.iterations
     status = verdict(state, ~jnp.any(state.active), jnp.asarray(False), most_steps < 1)
     status = jnp.where(squares_lost(sizes, largest), Status.NON_FINITE, status).astype(jnp.int32)
+    if problem.family is not None:
+        status = jnp.where(_separated(problem, state), Status.SEPARATED, status)
+        status = jnp.where(problem.family.fits(problem), status, Status.NON_FINITE)
+        status = status.astype(jnp.int32)
     return loop.Lane(carry, jnp.zeros((), jnp.int32), status, most_steps)
 
 
 def advance(problem: Problem, options: Options, solver: Solver, lane: loop.Lane) -> loop.Lane:
     """One step of the solver, and the verdict on it."""
     before, monitor = lane.carry
-    after = solver.step(problem, before)
+    touched = touching(problem, before.state)
+    if problem.family is not None and hasattr(before, "residual"):
+        before = before._replace(residual=residual(touched, before.state))
+    after = solver.step(touched, before)
     num_steps = lane.num_steps + 1  # a lane counts the solver's steps, options its iterations
     monitor, converged = convergence.observe(
         problem, monitor, before.state, after.state, num_steps, options.tolerance
     )
-    converged &= solver.settled(problem, after, options.tolerance) | ~jnp.any(after.state.active)
+    converged &= solver.settled(touched, after, options.tolerance) | ~jnp.any(after.state.active)
     out_of_steps = num_steps >= lane.most_steps
     status = verdict(after.state, converged, solver.stalled(after), out_of_steps)
+    if problem.family is not None:
+        separated = _separated(problem, after.state) & (status != Status.NON_FINITE)
+        status = jnp.where(separated, Status.SEPARATED, status).astype(jnp.int32)
     return lane._replace(carry=(after, monitor), num_steps=num_steps, status=status)
 
 
@@ -80,9 +92,11 @@ class Outcome(NamedTuple):
 
 def outcome(problem: Problem, solver: Solver, lane: loop.Lane) -> Outcome:
     """The outcome of a lane that has ended."""
-    state = solver.result(problem, lane.carry[0])
+    state = solver.result(touching(problem, lane.carry[0].state), lane.carry[0])
     bound = lower_bound(problem, state)
-    return ended(problem, state, bound, lane.num_steps * solver.iterations, lane.status)
+    return ended(
+        touching(problem, state), state, bound, lane.num_steps * solver.iterations, lane.status
+    )
 
 
 def ended(
@@ -98,6 +112,11 @@ def ended(
     status = xp.where(exact, Status.EXACT_FIT, status)
     status = xp.where(state.finite & xp.isfinite(bound), status, Status.NON_FINITE)
     return Outcome(state, bound, num_steps, status.astype(xp.int32))
+
+
+def _separated(problem: Problem, state: State) -> Bool[Array, ""]:
+    """Whether the effects show that the likelihood has no maximum."""
+    return problem.family.separated(problem, jnp.where(state.active, state.coef, 0) @ problem.X)
 
 
 def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:

@@ -28,6 +28,10 @@ class Solver(Protocol):
     What `init` and `step` return is carried from step to step: a pytree of arrays that keeps its
     structure, shapes and types, with the current `State` in a field `state`. `iterations` is how
     many E steps one step makes; `num_steps` and `max_steps` count those.
+
+    Where y is not Gaussian, each step gets the Gaussian problem that touches its likelihood at the
+    present state. A field `residual` of what is carried, y less what the state predicts, is brought
+    up to date before.
     """
 
     iterations: ClassVar[int]

@@ -1,0 +1,367 @@
+"""Outcomes that are not Gaussian: each as the Gaussian problem that touches its likelihood.
+
+The log likelihood of a sample, as a function of its predictor eta, has a parabola below it that
+touches it at a point:
+
+    log p(y | eta) >= base - lambda weight (target - eta)^2 / 2 + log(lambda / 2 pi) / 2.
+
+So the bound of the Gaussian model, with a weight and a target for each row, is a bound for every
+family here; where it touches is best chosen by the second moment of eta (or of y - eta) under the
+masks, in closed form. The rows are multiplied by the root of their weight, and all steps serve as
+they are: E step, M step and pruning raise the bound, and touching anew cannot lower it.
+
+Two parabolas are needed. `touching` lies below the likelihood, so fits climb by it. `local` has the
+curvature of the likelihood itself and may cross it: it foresees what a change of the support will
+bring, which the other one, being wide enough for all eta, underrates.
+
+Counts are not here. A Poisson likelihood falls faster than any parabola as eta grows, so it has
+none below it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from bmjax._model.problem import Problem, State
+from bmjax._runtime.backend import Array, log_sigmoid, map_rows, namespace, sigmoid
+
+# Below this p (1 - p) is taken for it: a sample that is called wrong with certainty would otherwise
+# outweigh all others in the search.
+_LEAST_CURVATURE = 1e-3
+# Degrees of freedom to choose from where they are learned: from Cauchy to all but Gaussian.
+_DEGREES = tuple(float(d) for d in np.geomspace(1, 100, 33))
+_LOG_TWO, _LOG_ROOT_TAU = math.log(2), 0.5 * math.log(2 * math.pi)
+
+
+class Parabola(NamedTuple):
+    """A parabola in the predictor of each sample.
+
+    Attributes:
+        weight: How much the sample counts in squared errors.
+        target: Where the parabola is highest.
+        base: What the log likelihood has beside that of a Gaussian, summed over samples.
+    """
+
+    weight: Float[Array, " n"]
+    target: Float[Array, " n"]
+    base: Float[Array, ""] | None
+
+
+class Family(Protocol):
+    """A distribution of y given its predictor. A pytree; its class is compiled in.
+
+    Attributes:
+        name: As users spell it.
+        has_units: Whether y may be moved and scaled, as what is measured may, and has noise.
+    """
+
+    name: str
+    has_units: bool
+
+    def touching(
+        self, problem: Problem, mean: Float[Array, " n"], variance: Float[Array, " n"], noise: Array
+    ) -> Parabola:
+        """The parabolas below the likelihood that touch it where the bound is highest.
+
+        Args:
+            problem: The dataset.
+            mean: Mean of each predictor under the masks.
+            variance: Its variance.
+            noise: The noise precision.
+        """
+        ...
+
+    def local(
+        self, problem: Problem, mean: Float[Array, " n"], variance: Float[Array, " n"], noise: Array
+    ) -> Parabola:
+        """The parabolas with the slope and the curvature of the likelihood."""
+        ...
+
+    def log_likelihood(
+        self, problem: Problem, mean: Float[Array, " n"], noise: Array
+    ) -> Float[Array, ""]:
+        """The log likelihood of predictors that are known."""
+        ...
+
+    def separated(self, problem: Problem, mean: Float[Array, " n"]) -> Bool[Array, ""]:
+        """Whether the predictors show that the likelihood has no maximum."""
+        ...
+
+    def fits(self, problem: Problem) -> Bool[Array, ""]:
+        """Whether y holds what this distribution can bring forth."""
+        ...
+
+    def settled_at(
+        self, problem: Problem, mean: Float[Array, " n"], variance: Float[Array, " n"], noise: Array
+    ) -> Family:
+        """The family with what it learns of the data filled in."""
+        ...
+
+    @property
+    def information(self) -> ArrayLike:
+        """What the effects' information has beside that of the squared errors, on average."""
+        ...
+
+    def explained(self, problem: Problem, mean: Float[Array, " n"]) -> Float[Array, ""] | None:
+        """The share of the deviance that predictors explain; None where that of y's variance is."""
+        ...
+
+
+class Logistic(NamedTuple):
+    """Two outcomes, 0 and 1: P(y = 1) = 1 / (1 + exp(-eta)).
+
+    Reference:
+        Jaakkola and Jordan, "Bayesian Parameter Estimation via Variational Methods", Statistics
+        and Computing 2000; the weight is the mean of the Polya-Gamma variable of Polson, Scott and
+        Windle, JASA 2013.
+
+    Example:
+        >>> import bmjax
+        >>> bmjax.Logistic().name
+        'logistic'
+    """
+
+    name = "logistic"
+    has_units = False
+
+    def touching(self, problem: Problem, mean: Any, variance: Any, noise: Any) -> Parabola:
+        """At xi^2 = E[eta^2], with weight tanh(xi / 2) / (2 xi) and target (y - 1/2) / weight."""
+        del noise
+        xp = namespace(mean)
+        square = mean**2 + variance
+        near = square < 1e-4  # where the series of the weight is exact, and a root has no slope
+        xi = xp.sqrt(xp.where(near, 1, square))
+        weight = xp.where(near, 0.25 - square / 48, 0.5 * xp.tanh(0.5 * xi) / xi)
+        target = (problem.y - 0.5) / weight
+        xi = xp.where(near, 0, xi)
+        # log sigmoid(xi) - xi / 2 is even in xi: near zero by its series, -log 2 - xi^2 / 8.
+        even = xp.where(near, -_LOG_TWO - square / 8, log_sigmoid(xi) - 0.5 * xi)
+        base = even + 0.5 * weight * (square + target**2) + _LOG_ROOT_TAU
+        return Parabola(weight, target, problem.total(base))
+
+    def local(self, problem: Problem, mean: Any, variance: Any, noise: Any) -> Parabola:
+        """Newton's: weight p (1 - p)."""
+        del variance, noise
+        p = sigmoid(mean)
+        weight = namespace(p).maximum(p * sigmoid(-mean), _LEAST_CURVATURE)
+        return Parabola(weight, mean + (problem.y - p) / weight, None)
+
+    def log_likelihood(self, problem: Problem, mean: Any, noise: Any) -> Any:
+        """The sum of log P(y)."""
+        del noise
+        return problem.total(log_sigmoid((2 * problem.y - 1) * mean))
+
+    def separated(self, problem: Problem, mean: Any) -> Any:
+        """Whether every sample is called right: larger weights would then always fit better."""
+        xp = namespace(mean)
+        right = (2 * problem.y - 1) * mean > 0
+        if problem.sample_weights is not None:
+            right |= problem.sample_weights <= 0
+        return xp.all(right)
+
+    def fits(self, problem: Problem) -> Any:
+        """Whether every outcome is 0 or 1."""
+        return namespace(problem.y).all((problem.y == 0) | (problem.y == 1))
+
+    def settled_at(self, problem: Problem, mean: Any, variance: Any, noise: Any) -> Logistic:
+        """Itself: there is nothing to learn."""
+        del problem, mean, variance, noise
+        return self
+
+    @property
+    def information(self) -> float:
+        """One: the curvature is all."""
+        return 1.0
+
+    def explained(self, problem: Problem, mean: Any) -> Any:
+        """One less the ratio of log likelihoods, against the share of ones (McFadden)."""
+        xp = namespace(mean)
+        share = problem.mean(problem.y)
+        mixed = (share > 0) & (share < 1)
+        p = xp.where(mixed, share, 0.5)
+        alone = problem.num_samples * (p * xp.log(p) + (1 - p) * xp.log1p(-p))
+        return xp.where(mixed, 1 - self.log_likelihood(problem, mean, None) / alone, 0)
+
+
+class Student(NamedTuple):
+    """Noise with heavy tails: (y - eta) sqrt(noise precision) has Student's t distribution.
+
+    A sample far off counts less, by (d + 1) / (d + noise precision (y - eta)^2), so that outliers
+    do not choose features.
+
+    Attributes:
+        degrees: Degrees of freedom d, above 0; None to learn them from the data, out of 33 between
+            1 and 100.
+
+    Reference:
+        Lange, Little and Taylor, "Robust Statistical Modeling Using the t Distribution", JASA
+        1989.
+
+    Example:
+        >>> import bmjax
+        >>> bmjax.Student().degrees, bmjax.Student(degrees=None).name
+        (4.0, 'student')
+    """
+
+    degrees: ArrayLike | None = 4.0
+
+    name = "student"
+    has_units = True
+
+    def touching(self, problem: Problem, mean: Any, variance: Any, noise: Any) -> Parabola:
+        """At E[(y - eta)^2], the scale mixture's expectation; the target is y itself."""
+        square = noise * ((problem.y - mean) ** 2 + variance)
+        degrees = self._degrees(problem, square)
+        weight = (degrees + 1) / (degrees + square)
+        base = _log_student(degrees, square) + 0.5 * weight * square + _LOG_ROOT_TAU
+        return Parabola(weight, problem.y, problem.total(base))
+
+    def local(self, problem: Problem, mean: Any, variance: Any, noise: Any) -> Parabola:
+        """The same: the curvature of the likelihood is negative at an outlier."""
+        return self.touching(problem, mean, variance, noise)
+
+    def log_likelihood(self, problem: Problem, mean: Any, noise: Any) -> Any:
+        """The sum of the log densities of y."""
+        square = noise * (problem.y - mean) ** 2
+        density = _log_student(self._degrees(problem, square), square)
+        half = 0.5 * namespace(density).log(noise)
+        return problem.total(density + half)
+
+    def separated(self, problem: Problem, mean: Any) -> Any:
+        """Never."""
+        del problem
+        return namespace(mean).asarray(False)
+
+    def fits(self, problem: Problem) -> Any:
+        """Always."""
+        return namespace(problem.y).asarray(True)
+
+    def settled_at(self, problem: Problem, mean: Any, variance: Any, noise: Any) -> Student:
+        """With the degrees of freedom of the highest bound, if they are learned."""
+        square = noise * ((problem.y - mean) ** 2 + variance)
+        return Student(self._degrees(problem, square))
+
+    @property
+    def information(self) -> Any:
+        """(d + 1) / (d + 3), Fisher's, of the location of a t distribution."""
+        assert self.degrees is not None  # where this is asked for they have been learned
+        return (self.degrees + 1) / (self.degrees + 3)
+
+    def explained(self, problem: Problem, mean: Any) -> None:
+        """None: that of the variance, rows weighted, says it."""
+        del problem, mean
+
+    def _degrees(self, problem: Problem, square: Any) -> Any:
+        """Degrees of freedom: those given, or the best of some at squared errors over the noise."""
+        if self.degrees is not None:
+            return self.degrees
+        xp = namespace(square)
+        choices = xp.asarray(_DEGREES, square.dtype)
+        values = map_rows(lambda d: problem.total(_log_student(d, square)), choices)
+        return choices[xp.argmax(values)]
+
+
+FAMILIES: dict[str, Any] = {"logistic": Logistic(), "student": Student()}
+
+
+def _log_student(degrees: Any, square: Any) -> Any:
+    """The log density of Student's t at t^2 = square, noise precision 1."""
+    xp = namespace(square)
+    log_gamma = scipy.special.gammaln
+    if xp is jnp:
+        from jax.scipy.special import gammaln as log_gamma
+    level = log_gamma(0.5 * (degrees + 1)) - log_gamma(0.5 * degrees)
+    level = level - 0.5 * xp.log(degrees * xp.pi)
+    return level - 0.5 * (degrees + 1) * xp.log1p(square / degrees)
+
+
+def predictor(problem: Problem, state: State) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Mean and variance of each sample's predictor, sum of z x weight, under the masks."""
+    xp = namespace(state)
+    weights = xp.where(state.active, state.weights, 0)
+    masked = problem.X * state.mask_mean
+    return weights @ masked, weights**2 @ (masked * (problem.X - masked))
+
+
+def touching(problem: Problem, state: State) -> Problem:
+    """The Gaussian problem below the likelihood that touches it where the bound is highest.
+
+    A Gaussian problem is what it is.
+
+    Args:
+        problem: The dataset.
+        state: Where to touch it.
+    """
+    family = problem.family
+    if family is None:
+        return problem
+    mean, variance = predictor(problem, state)
+    return by_rows(problem, family.touching(problem, mean, variance, state.noise_precision))
+
+
+def local(problem: Problem, part: Problem, state: State) -> Problem:
+    """The Gaussian problem with slope and curvature of the likelihood at a state.
+
+    Args:
+        problem: The dataset, with all its features.
+        part: The features that the state is about.
+        state: Where.
+    """
+    family = problem.family
+    if family is None:
+        return problem
+    mean, variance = predictor(part, state)
+    return by_rows(problem, family.local(problem, mean, variance, state.noise_precision))
+
+
+def informed(problem: Problem, part: Problem, state: State) -> Problem:
+    """The Gaussian problem whose covariance of the effects is that of the family.
+
+    Its squared errors are those of the likelihood around the mean predictor, masks summed out.
+
+    Args:
+        problem: The dataset, with all its features.
+        part: The features that the state is about.
+        state: A fitted state.
+    """
+    family = problem.family
+    if family is None:
+        return problem
+    xp = namespace(state)
+    mean = xp.where(state.active, state.coef, 0) @ part.X
+    noise = state.noise_precision
+    family = family.settled_at(problem, mean, xp.zeros_like(mean), noise)
+    near = by_rows(problem, family.local(problem, mean, xp.zeros_like(mean), noise))
+    return near._replace(noise_precision=noise * family.information)
+
+
+def settled(part: Problem, state: State) -> Any:
+    """The family with what it has learned of the data at a fitted state; None for the Gaussian."""
+    if part.family is None:
+        return None
+    return part.family.settled_at(part, *predictor(part, state), state.noise_precision)
+
+
+def explained(part: Problem, state: State) -> Any:
+    """The share of the deviance that the effects explain; None where that of the variance is."""
+    if part.family is None:
+        return None
+    return part.family.explained(part, namespace(state).where(state.active, state.coef, 0) @ part.X)
+
+
+def by_rows(problem: Problem, parabola: Parabola) -> Problem:
+    """The problem whose squared errors are those of the parabolas: rows times root weights."""
+    root = namespace(parabola.weight).sqrt(parabola.weight)
+    return problem._replace(
+        X=problem.X * root[None, :],
+        y=parabola.target * root,
+        family=None,
+        log_base=parabola.base,
+    )
