@@ -196,8 +196,8 @@ def outcomes(family: Any, y: Any, counts: Any = None, *, batch: bool = False) ->
         shown = ", ".join(f"{value:g}" for value in found[:4].tolist())
         raise ValueError(
             f"y holds {shown}{', ...' if len(found) > 4 else ''}; family={family.name!r} is for "
-            "outcomes 0 and 1: give y == (the outcome to be explained), or BayesianMaskingClassifier, "
-            "which takes any two labels."
+            "outcomes 0 and 1: give y == (the outcome to be explained), or take "
+            "BayesianMaskingClassifier, which knows any two labels."
         )
     if len(found) < 2 and not batch:
         raise ValueError(

@@ -16,6 +16,7 @@ from bmjax._results.covariance import uncertainty as uncertainty_at
 from bmjax._results.parts import Starts
 from bmjax._results.result import Result
 from bmjax._runtime import ladder
+from bmjax._runtime.backend import namespace
 from bmjax._selection.in_memory import InMemory, report
 from bmjax._selection.multistart import End, best_fit
 from bmjax._selection.starts import Point, Room
@@ -113,5 +114,6 @@ def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Re
         certain = uncertainty_at(informed(problem, part, state), state, end.features)
         share = explained(part, state)
         if share is not None:
-            certain = certain._replace(r_squared=share)
+            sizes = namespace(state).sqrt(part.mean_squares)
+            certain = certain._replace(r_squared=share, relative_size=sizes)
     return report(end, record, certain, settled(part, state))

@@ -180,6 +180,11 @@ class Logistic(NamedTuple):
         """One: the curvature is all."""
         return 1.0
 
+    def mean(self, predictor: Any, variance: Any) -> Any:
+        """P(y = 1) where the predictor has some variance, MacKay's approximation of 1992."""
+        xp = namespace(predictor)
+        return sigmoid(predictor / xp.sqrt(1 + xp.pi * variance / 8))
+
     def explained(self, problem: Problem, mean: Any) -> Any:
         """One less the ratio of log likelihoods, against the share of ones (McFadden)."""
         xp = namespace(mean)
@@ -253,6 +258,13 @@ class Student(NamedTuple):
         """(d + 1) / (d + 3), Fisher's, of the location of a t distribution."""
         assert self.degrees is not None  # where this is asked for they have been learned
         return (self.degrees + 1) / (self.degrees + 3)
+
+    @property
+    def spread(self) -> Any:
+        """The variance d / (d - 2) of y where the noise precision is 1; infinite up to d = 2."""
+        xp, degrees = namespace(self.degrees), self.degrees
+        finite = degrees > 2
+        return xp.where(finite, degrees / xp.where(finite, degrees - 2, 1), xp.inf)
 
     def explained(self, problem: Problem, mean: Any) -> None:
         """None: that of the variance, rows weighted, says it."""

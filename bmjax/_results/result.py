@@ -47,15 +47,18 @@ class Result:
 
     Attributes:
         coef: Effect of each feature on the mean of y, `weights * inclusion`, in units of y per
-            unit of the feature. Exactly zero where pruned.
+            unit of the feature; of a logistic fit on the log-odds of y = 1. Exactly zero where
+            pruned.
         weights: Effect where not masked (beta), same units. Zero where pruned.
         inclusion: Rate at which a feature is left in (pi), in [0, 1]. Zero where pruned.
         support: The features kept.
-        intercept: Mean of y where every feature is zero, in units of y; 0 if it is not fitted.
+        intercept: Mean of y where every feature is zero, in units of y (log-odds of a logistic
+            fit); 0 if it is not fitted.
         center: Mean of each column that was taken off before the fit with an intercept, else 0.
             Masks hide the part of a feature beyond this.
         noise_precision: One over the noise variance (lambda), in one over squared units of y.
-            Masks explain part of the noise, so it is biased upwards.
+            Masks explain part of the noise, so it is biased upwards. Of Student's t one over its
+            squared scale; 1 of a logistic fit.
         bound: Lower bound of FIC (G), in nats, over the kept features.
         num_steps: Iterations (E steps) run, over all starts and moves, at most `max_steps`.
         status: How the returned fit ended, a code of `Status`.
@@ -198,8 +201,9 @@ class Result:
     def standardized(self) -> Float[Array, "*b k"]:
         """Effects in standard deviations of y per standard deviation of the feature.
 
-        Free of units, so that features can be compared. Without an intercept root mean squares
-        take the place of standard deviations.
+        Free of units, so that features can be compared; of a logistic fit in log-odds per standard
+        deviation of the feature. Without an intercept root mean squares take the place of standard
+        deviations.
 
         Raises:
             ValueError: If the fit was made without uncertainty.
@@ -211,7 +215,9 @@ class Result:
         """The share of the variance of y that the effects explain, on the data of the fit.
 
         Without an intercept of the square of y around zero, not around its mean. It rises with
-        every feature; for what to expect of new samples, predict some.
+        every feature; for what to expect of new samples, predict some. Of a logistic fit the share
+        of the deviance that is explained, against the share of ones alone (McFadden); of Student's
+        t rows count by their weights.
 
         Raises:
             ValueError: If the fit was made without uncertainty.
@@ -272,14 +278,20 @@ class Result:
 
     @full_precision
     def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
-        """The mean of y at new samples, intercept + X @ coef.
+        """The mean of y at new samples, intercept + X @ coef; of a logistic fit P(y = 1).
+
+        The probability is the mean over the masks, by the approximation of MacKay ("The evidence
+        framework applied to classification networks", 1992): sigmoid(eta / sqrt(1 + pi v / 8))
+        with v the variance that the masks give the log-odds eta.
 
         Args:
             X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them. Of
                 a frame, if the fit was made from one, the columns of the same names.
             return_std: Whether to return the standard deviation of y there as well. Its variance
                 is the sum of three: the noise, the masks', weights^2 inclusion (1 - inclusion)
-                times the squared feature, and that of the estimated effects given the masks.
+                times the squared feature, and that of the estimated effects given the masks. That
+                of Student's t with no more than two degrees of freedom is infinite; an outcome of
+                probability p has the variance p (1 - p).
 
         Returns:
             (m,) predictions, or (b, m); with `return_std` a pair of such.
@@ -290,22 +302,72 @@ class Result:
                 finite (after a batch of fits NaN stays NaN), or the fit was made without
                 uncertainty and it is asked for.
         """
+        away, mean, masks = self._at(X)
+        has_units = self.family is None or self.family.has_units
+        if not has_units:
+            mean = self.family.mean(mean, masks)
+        if not validate.flag("return_std", return_std):
+            return mean
+        uncertainty = self._uncertain("return_std")
+        if not has_units:
+            return mean, jnp.sqrt(mean * (1 - mean))
+        directions = away
+        if uncertainty.has_level:
+            directions = jnp.concatenate([away, jnp.ones_like(away[..., :1])], axis=-1)
+        spread = 1 if self.family is None else self.family.spread
+        variance = (spread / self.noise_precision)[..., None]
+        variance += masks + uncertainty.variance_along(directions)
+        return mean, jnp.sqrt(variance)
+
+    @full_precision
+    def linear_predictor(self, X: Any) -> jax.Array:
+        """The mean of y at new samples, intercept + X @ coef; of a logistic fit its log-odds.
+
+        Args:
+            X: (m, k) new samples, as for `predict`.
+
+        Returns:
+            (m,) values, or (b, m).
+
+        Raises:
+            TypeError: If X is not an array of real numbers.
+            ValueError: As for `predict`.
+        """
+        return self._at(X)[1]
+
+    def row_weights(self, X: Any, y: Any) -> jax.Array:
+        """How much each sample counts in a fit with `family="student"`; 1 for any other family.
+
+        (d + 1) / (d + E[(y - prediction)^2] noise precision), Lange, Little and Taylor 1989: near
+        (d + 1) / d for samples that are well predicted, near 0 for outliers.
+
+        Args:
+            X: (m, k) samples, as for `predict`.
+            y: (m,) their target; after a batch (b, m), or (m,) for all of them.
+
+        Returns:
+            (m,) weights, or (b, m).
+
+        Raises:
+            TypeError: If an argument is not an array of real numbers.
+            ValueError: If a shape does not fit or a value of X is not finite.
+        """
+        left = self.residuals(X, y)
+        if self.family is None or not self.family.has_units:
+            return jnp.ones_like(left)
+        square = self.noise_precision[..., None] * (left**2 + self._at(X)[2])
+        degrees = jnp.asarray(self.family.degrees)[..., None]
+        return (degrees + 1) / (degrees + square)
+
+    def _at(self, X: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """New samples less the center, their linear predictor, and its variance by the masks."""
         X = new_samples(in_order(X, self.names), self.coef)
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
         mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
-        if not validate.flag("return_std", return_std):
-            return mean
-        uncertainty = self._uncertain("return_std")
         masks = self.weights**2 * self.inclusion * (1 - self.inclusion)
-        directions = away
-        if uncertainty.has_level:
-            directions = jnp.concatenate([away, jnp.ones_like(away[..., :1])], axis=-1)
-        variance = 1 / self.noise_precision[..., None]
-        variance += jnp.einsum("...nk,...k->...n", away**2, masks)
-        variance += uncertainty.variance_along(directions)
-        return mean, jnp.sqrt(variance)
+        return away, mean, jnp.einsum("...nk,...k->...n", away**2, masks)
 
     def raise_for_status(self) -> None:
         """Do nothing if every fit ended well, at its fixed point or at an exact fit.
@@ -339,9 +401,16 @@ class Result:
 
         Raises:
             TypeError: If an argument is not an array of real numbers.
-            ValueError: If a shape does not fit, a value is not finite, or this is a batch.
+            ValueError: If a shape does not fit, a value is not finite, this is a batch, or y is not
+                Gaussian.
         """
         self._one_fit("refit")
+        if self.family is not None:
+            raise ValueError(
+                f"refit is by least squares, which is not for family={self.family.name!r}: a kept "
+                "feature of inclusion 1 has its coef and standard error of highest likelihood "
+                "already."
+            )
         return refit(
             in_order(X, self.names),
             y,
@@ -371,6 +440,8 @@ class Result:
         facts = {}
         if self.names is not None and self.names.target is not None:
             facts["target"] = self.names.target
+        if self.family is not None:
+            facts["family"] = self.family.name
         if self._has_intercept:
             error = None if self.uncertainty is None else float(self.intercept_standard_error)
             facts["intercept"] = figure(float(self.intercept), error)
@@ -378,9 +449,13 @@ class Result:
                 facts["standard error of it"] = f"{error:.4g}"
         if self.uncertainty is not None:
             around = "" if self._has_intercept else " (around zero)"
-            facts[f"R squared{around}"] = f"{float(self.r_squared):.4f}"
-        facts |= {
-            "noise (standard deviation)": f"{noise_deviation(self.noise_precision):.4g}",
+            share = f"R squared{around}"
+            if self.family is not None:
+                share = (
+                    "R squared (rows weighted)" if self.family.has_units else "deviance explained"
+                )
+            facts[share] = f"{float(self.r_squared):.4f}"
+        facts |= self._noise_facts() | {
             "bound": f"{float(self.bound):.6g} nats",
             "iterations": f"{int(self.num_steps)}",
             "status": f"{status.name}: {status.message}",
@@ -406,9 +481,20 @@ class Result:
             support=support,
             refit=refitted,
             standardized=standardized,
+            odds=self.family is not None and not self.family.has_units,
             facts=facts,
             notes=notes,
         )
+
+    def _noise_facts(self) -> dict[str, str]:
+        """What a summary says of the noise."""
+        deviation = f"{noise_deviation(self.noise_precision):.4g}"
+        if self.family is None:
+            return {"noise (standard deviation)": deviation}
+        if not self.family.has_units:
+            return {}
+        degrees = f"{float(self.family.degrees):.3g}"
+        return {"noise (scale)": deviation, "degrees of freedom": degrees}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fit to a file, for `bmjax.load` and `python -m bmjax predict`.

@@ -21,13 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from bmjax._io.files import write_whole
+from bmjax._model.family import FAMILIES
 from bmjax._results.names import Names
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
 from bmjax._results.result import Result
 from bmjax._runtime.debugging import unwatched
 
 FORMAT = "bmjax fit"
-VERSION = 1
+# Of the format: 2 where a family is written, which a reader of 1 would take for Gaussian.
+VERSION = 2
 _ENDINGS = (".json", ".npz")
 # What reading anything but a whole file of this kind may raise.
 _TROUBLE = (
@@ -130,10 +132,12 @@ def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -
     names = result.names
     head = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if result.family is None else 2,
         **(extra or {}),
         "names": None if names is None else {"features": names.features, "target": names.target},
     }
+    if result.family is not None:
+        head["family"] = result.family.name
     if ending == ".npz":
         buffer = io.BytesIO()
         arrays["about"] = np.asarray(json.dumps(head))
@@ -163,6 +167,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     try:
         head, arrays = _archive(content) if content[:2] == b"PK" else _text(content)
         names, version = head.pop("names"), int(head.pop("version"))
+        family = head.pop("family", None)
         known = head.pop("format") == FORMAT
     except _TROUBLE as error:
         raise ValueError(
@@ -177,7 +182,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "update bmjax."
         )
     try:
-        return Saved(_assembled(arrays, names), head)
+        return Saved(_assembled(arrays, names, family), head)
     except _TROUBLE as error:
         raise ValueError(f"{place} is damaged ({error!r}): fit again.") from None
 
@@ -207,7 +212,7 @@ def _leaves(result: Result) -> list[tuple[str, Any]]:
     for name, value in vars(result).items():
         if name == "names" or value is None:
             continue
-        if name in _PARTS:
+        if name in _PARTS or name == "family":
             pairs = zip(value._fields, value, strict=True)
             leaves += [(f"{name}.{part}", leaf) for part, leaf in pairs if leaf is not None]
         else:
@@ -215,7 +220,9 @@ def _leaves(result: Result) -> list[tuple[str, Any]]:
     return leaves
 
 
-def _assembled(arrays: dict[str, np.ndarray], names: dict[str, Any] | None) -> Result:
+def _assembled(
+    arrays: dict[str, np.ndarray], names: dict[str, Any] | None, family: str | None
+) -> Result:
     """The way back."""
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, np.ndarray]] = {}
@@ -225,6 +232,9 @@ def _assembled(arrays: dict[str, np.ndarray], names: dict[str, Any] | None) -> R
             parts.setdefault(first, {})[rest] = array
         else:
             fields[first] = array
+    numbers = parts.pop("family", {})
+    if family is not None:
+        fields["family"] = FAMILIES[family]._replace(**numbers)
     for name, values in parts.items():
         if name == "lane_steps":
             fields[name] = LaneSteps(**{key: int(value) for key, value in values.items()})

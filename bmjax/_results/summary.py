@@ -22,8 +22,9 @@ class Summary:
         facts: What there is to say of the fit as a whole, by name.
         notes: Sentences to beware of.
         refit: Effects by least squares on the support, zero where pruned; or None.
-        standardized: Effects in standard deviations of y per standard deviation of the feature; or
-            None.
+        standardized: Effects in standard deviations of y per standard deviation of the feature
+            (log-odds of a logistic fit); or None.
+        odds: Whether effects are log-odds, so that exp(coef) is a ratio of odds.
 
     Example:
         >>> import bmjax
@@ -42,6 +43,7 @@ class Summary:
     notes: tuple[str, ...]
     refit: np.ndarray | None = None
     standardized: np.ndarray | None = None
+    odds: bool = False
 
     def to_pandas(self) -> Any:
         """The features as a `pandas.DataFrame`, names in its index.
@@ -56,6 +58,8 @@ class Summary:
             columns["refit"] = self.refit
         if self.standardized is not None:
             columns["standardized"] = self.standardized
+        if self.odds:
+            columns["odds_ratio"] = self._odds_ratio
         columns |= {"inclusion": self.inclusion, "kept": self.support}
         return feature_frame(self.names, columns)
 
@@ -67,20 +71,30 @@ class Summary:
         """The same for a notebook."""
         return _page(self._rows(), self.facts, self.notes)
 
+    @property
+    def _odds_ratio(self) -> np.ndarray:
+        """The factor on the odds of y = 1 per unit of each feature."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.coef)
+
     def _rows(self) -> list[tuple[str, ...]]:
-        full = self.refit is not None
-        head = ("feature", "coef", "std. error", "refit", "standardized", "inclusion", "kept")
-        rows: list[tuple[str, ...]] = [head if full else (*head[:3], *head[5:])]
+        columns = {"coef": [f"{value:.5g}" for value in self.coef]}
+        if self.odds:
+            columns["odds ratio"] = [f"{value:.4g}" for value in self._odds_ratio]
+        no_errors = np.full(len(self.coef), np.nan)
+        errors = no_errors if self.standard_errors is None else self.standard_errors
+        blank = self.standard_errors is None
+        columns["std. error"] = ["" if blank else f"{value:.4g}" for value in errors]
+        if self.refit is not None and self.standardized is not None:
+            columns["refit"] = [f"{value:.5g}" for value in self.refit]
+            columns["standardized"] = [f"{value:.3f}" for value in self.standardized]
+        columns["inclusion"] = [f"{value:.3f}" for value in self.inclusion]
+        pruned = {"coef": "0", "inclusion": "0"}
+        rows: list[tuple[str, ...]] = [("feature", *columns, "kept")]
         for i in np.argsort(~self.support, kind="stable"):
-            if not self.support[i]:
-                rows.append((self.names[i], "0", *[""] * (3 if full else 1), "0", "no"))
-                continue
-            error = "" if self.standard_errors is None else f"{self.standard_errors[i]:.4g}"
-            others = ()
-            if self.refit is not None and self.standardized is not None:
-                others = (f"{self.refit[i]:.5g}", f"{self.standardized[i]:.3f}")
-            row = (self.names[i], f"{self.coef[i]:.5g}", error, *others)
-            rows.append((*row, f"{self.inclusion[i]:.3f}", "yes"))
+            kept = bool(self.support[i])
+            cells = (c[i] if kept else pruned.get(name, "") for name, c in columns.items())
+            rows.append((self.names[i], *cells, "yes" if kept else "no"))
         return rows
 
 

@@ -2,7 +2,7 @@
 
 The search for a subset judges its moves in closed form, which takes squared errors. So it is given
 those of the likelihood's parabolas at the best subset so far, first at none; what it finds is
-refitted by the likelihood itself, and as long as the score rises, the search is repeated from there.
+refitted by the likelihood itself, and as long as the score rises, the search is repeated there.
 """
 
 from collections.abc import Callable
