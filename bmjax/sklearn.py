@@ -1,11 +1,10 @@
-"""Bayesian masking as a scikit-learn estimator: a regressor that also selects features.
+"""Bayesian masking as scikit-learn estimators: a regressor and a classifier that select features.
 
 Needs the `sklearn` extra, and is imported only by its name: `import bmjax.sklearn`.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -15,13 +14,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-import bmjax
-from bmjax import Result, Status
-from bmjax._fitting.ragged import filled, rung
-from bmjax._results.names import Names, numbers_of
+from bmjax import Result, Student
 from bmjax._solvers.paper import Solver
 
-__all__ = ["BayesianMaskingRegressor", "SupportPosteriorRegressor"]
+__all__ = [
+    "BayesianMaskingClassifier",
+    "BayesianMaskingRegressor",
+    "SupportPosteriorRegressor",
+]
 
 
 def __dir__() -> list[str]:
@@ -29,7 +29,7 @@ def __dir__() -> list[str]:
 
 
 try:
-    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.base import ClassifierMixin, RegressorMixin
     from sklearn.utils.validation import validate_data as validate_data  # from version 1.6 on
 except ImportError as error:
     raise ModuleNotFoundError(
@@ -37,22 +37,13 @@ except ImportError as error:
     ) from error
 
 # scikit-learn is known to be there by now.
-from bmjax._fitting.estimator import LinearSelector, distinct_rows  # noqa: E402
+from bmjax._fitting.selector import MaskingSelector  # noqa: E402
 from bmjax._posterior.estimator import (  # noqa: E402
     SupportPosteriorRegressor as SupportPosteriorRegressor,
 )
 
-_SOLVERS: dict[str, type[Solver]] = {
-    "accelerated": bmjax.Accelerated,
-    "em": bmjax.EM,
-    "eg": bmjax.EG,
-    "hybrid": bmjax.Hybrid,
-}
-# An exact fit is an end like another: noiseless data are expected to come to it.
-_UNFINISHED = (Status.MAX_STEPS, Status.STALLED, Status.NON_FINITE)
 
-
-class BayesianMaskingRegressor(LinearSelector):
+class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
     """Sparse linear regression that selects features without shrinking those it keeps.
 
     `bmjax.fit` with scikit-learn's manners; see there for what the parameters do. As a transformer
@@ -60,6 +51,8 @@ class BayesianMaskingRegressor(LinearSelector):
     (all other types), whatever the setting `jax_enable_x64`.
 
     Args:
+        family: The distribution of y, `"gaussian"`, or `"student"` for noise with outliers;
+            `bmjax.Student(degrees)` for degrees of freedom other than 4.
         fit_intercept: Whether to fit the level of y, a feature of ones that is never masked.
         standardize: Whether to divide every column and y by its root mean square before the fit.
             Results are in the user's units either way.
@@ -99,22 +92,12 @@ class BayesianMaskingRegressor(LinearSelector):
         (0.51, (442, 5))
     """
 
-    coef_: NDArray[np.floating]
-    intercept_: float
-    inclusion_: NDArray[np.floating]
-    weights_: NDArray[np.floating]
-    support_: NDArray[np.bool_]
     noise_precision_: float
-    bound_: float
-    n_iter_: int
-    status_: Status
-    result_: Result
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
 
     def __init__(  # noqa: PLR0913 - public options
         self,
         *,
+        family: str | Student = "gaussian",
         fit_intercept: bool = True,
         standardize: bool = False,
         unmasked: ArrayLike | Sequence[str] | None = None,
@@ -129,18 +112,21 @@ class BayesianMaskingRegressor(LinearSelector):
         max_steps: int = 20_000,
     ) -> None:
         """Store the parameters as they are; `fit` checks them."""
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.unmasked = unmasked
-        self.solver = solver
+        super().__init__(
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            unmasked=unmasked,
+            solver=solver,
+            initial_inclusion=initial_inclusion,
+            starts=starts,
+            moves=moves,
+            criterion=criterion,
+            prune_threshold=prune_threshold,
+            tolerance=tolerance,
+            max_steps=max_steps,
+        )
+        self.family = family
         self.noise_precision = noise_precision
-        self.initial_inclusion = initial_inclusion
-        self.starts = starts
-        self.moves = moves
-        self.criterion = criterion
-        self.prune_threshold = prune_threshold
-        self.tolerance = tolerance
-        self.max_steps = max_steps
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -159,40 +145,13 @@ class BayesianMaskingRegressor(LinearSelector):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
-        X, y = self._training_data(X, y)
-        with jax.enable_x64(True):  # JAX would take float64 for float32
-            X, y, counts = _packed(X, y, sample_weight)
-            result = bmjax.fit(
-                X,
-                y,
-                sample_weights=counts,
-                intercept=self.fit_intercept,
-                unmasked=self._unmasked(),
-                standardize=self.standardize,
-                solver=self._solver(),
-                noise_precision=self.noise_precision,
-                initial_inclusion=self.initial_inclusion,
-                starts=self.starts,
-                moves=self.moves,
-                criterion=self.criterion,
-                prune_threshold=self.prune_threshold,
-                tolerance=self.tolerance,
-                max_steps=self.max_steps,
+        if isinstance(self.family, str) and self.family == "logistic":
+            raise ValueError(
+                "family is 'logistic', which is for two outcomes: take BayesianMaskingClassifier."
             )
-        if hasattr(self, "feature_names_in_"):
-            result = result._replace(names=Names(tuple(self.feature_names_in_)))
-        self.result_ = result = jax.tree.map(np.asarray, result)
-        self.coef_ = result.coef
-        self.intercept_ = result.intercept[()]
-        self.inclusion_ = result.inclusion
-        self.weights_ = result.weights
-        self.support_ = result.support
-        self.noise_precision_ = result.noise_precision[()]
-        self.bound_ = result.bound[()]
-        self.n_iter_ = int(result.num_steps)
-        self.status_ = Status(int(result.status))
-        if self.status_ in _UNFINISHED:
-            warnings.warn(self.status_.message, ConvergenceWarning, stacklevel=2)
+        X, y = self._training_data(X, y)
+        self._fit(X, y, sample_weight, family=self.family, noise_precision=self.noise_precision)
+        self.noise_precision_ = self.result_.noise_precision[()]
         return self
 
     def predict(
@@ -213,44 +172,130 @@ class BayesianMaskingRegressor(LinearSelector):
             ValueError: If X has not the columns of the fit.
         """
         X = self._new_samples(X)
-        # In NumPy, since JAX would compile for every number of rows.
-        center = self.result_.center
-        mean = (self.intercept_ + center @ self.coef_) + (X - center) @ self.coef_
+        mean = self._predictor(X)
         if not return_std:
             return mean
         with jax.enable_x64(True):
             result: Result = jax.tree.map(jnp.asarray, self.result_)
             return mean, np.asarray(result.predict(X, return_std=True)[1])
 
-    def _solver(self) -> Any:
-        if not isinstance(self.solver, str):
-            return self.solver
-        if self.solver not in _SOLVERS:
-            raise ValueError(
-                f"solver is {self.solver!r}; give a solver of bmjax or one of "
-                f"{', '.join(_SOLVERS)}."
-            )
-        return _SOLVERS[self.solver]()
 
-    def _unmasked(self) -> Any:
-        """The parameter `unmasked`, names of features replaced by their numbers."""
-        if self.unmasked is None:
-            return None
-        names = None
-        if hasattr(self, "feature_names_in_"):
-            names = Names(tuple(self.feature_names_in_))
-        return numbers_of("unmasked", self.unmasked, names)
+class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
+    """Sparse logistic regression of two classes, without shrinking the features that it keeps.
 
+    `bmjax.fit` with `family="logistic"` and scikit-learn's manners; see there for what the
+    parameters do. As a transformer it passes on the features kept. Everything is computed in the
+    type of X, float32 or float64 (all other types), whatever the setting `jax_enable_x64`. Classes
+    that the kept features tell apart without error have no largest likelihood: a
+    `ConvergenceWarning` says so, and weights are where the fit was stopped.
 
-def _packed(
-    X: NDArray[np.floating], y: NDArray[np.floating], sample_weight: ArrayLike | None
-) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[Any]]:
-    """The `distinct_rows` as (m, k), (m,) and their counts (m,), filled up with absent rows.
+    Args:
+        fit_intercept: Whether to fit the log-odds where every feature is zero, a feature of ones
+            that is never masked.
+        standardize: Whether to divide every column by its root mean square before the fit. Results
+            are in the user's units either way.
+        unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
+            or their names if X has string column names.
+        solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
+        initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
+        starts: How many starts, or their rates, (s,) or (s, k). Default: 2.
+        moves: Most moves tried after the starts. Default: 5, or 0 with `initial_inclusion`.
+        criterion: What ranks finished fits: `"learned"`, `"held"` or `"paper"`.
+        prune_threshold: A feature whose mean mask falls below this is pruned. Default: the
+            machine epsilon.
+        tolerance: Predicted distance to the fixed point that counts as converged.
+        max_steps: Most iterations, over all starts and moves.
 
-    With the number of rows a round one, the folds of a cross-validation and samples of a bootstrap
-    share one compilation.
+    Attributes:
+        classes_: (2,) the two labels; log-odds are those of the second.
+        coef_: (k,) effect of each feature on the log-odds, exactly zero where pruned.
+        intercept_: Log-odds where every feature is zero; 0 if it is not fitted.
+        inclusion_: (k,) rate at which each feature is left in, in [0, 1].
+        weights_: (k,) effect where the feature is not masked.
+        support_: (k,) booleans, the features kept.
+        bound_: Lower bound of FIC, in nats.
+        n_iter_: Iterations run, over all starts and moves.
+        status_: How the fit ended, a `bmjax.Status`.
+        result_: All of the `bmjax.Result`, in NumPy arrays.
+        n_features_in_: Number of features k.
+        feature_names_in_: (k,) names of the columns, if X has such.
+
+    Example:
+        >>> from bmjax.datasets import load_diabetes
+        >>> from bmjax.sklearn import BayesianMaskingClassifier
+        >>> X, y, names = load_diabetes()
+        >>> model = BayesianMaskingClassifier().fit(X, y > 150)
+        >>> round(model.score(X, y > 150), 2), model.predict_proba(X).shape
+        (0.77, (442, 2))
     """
-    rows, counts = distinct_rows(X, y, sample_weight)
-    m = rung(len(rows))
-    rows, counts = filled(rows, m), filled(counts, m)
-    return rows[:, :-1], rows[:, -1], counts
+
+    classes_: NDArray[Any]
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Args:
+            X: (n, k) features, an array or a data frame.
+            y: (n,) labels of two classes, of any kind that can be put in order.
+            sample_weight: (n,) how often each row counts: with 0 it is absent, and an integer is
+                the same as the row repeated.
+
+        Returns:
+            Itself.
+
+        Raises:
+            TypeError: If a parameter has the wrong type.
+            ValueError: If a shape does not fit, a value is not finite, there are not two classes,
+                or a parameter is out of range.
+        """
+        X, self.classes_, codes = self._labelled_data(X, y, sample_weight)
+        self._fit(X, codes, sample_weight, family="logistic")
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.floating]:
+        """The log-odds of the second class at new samples, (m,), in the type of the fit.
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        return self._predictor(self._new_samples(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """The probability of each class at new samples, (m, 2); see `bmjax.Result.predict`.
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        X = self._new_samples(X)
+        result = self.result_
+        masks = result.weights**2 * result.inclusion * (1 - result.inclusion)
+        mean = self._predictor(X)
+        p = result.family.mean(mean, (X - result.center) ** 2 @ masks)
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more probable class of new samples, (m,).
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        second = self.decision_function(X) > 0  # first, since it says if there is no fit yet
+        return self.classes_[second.astype(int)]
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes, no more."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

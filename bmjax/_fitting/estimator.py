@@ -5,16 +5,17 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bmjax._checks import arrays, inputs
 
 
-class LinearSelector(SelectorMixin, RegressorMixin, BaseEstimator):
-    """A linear regressor that passes on the features of `support_`."""
+class LinearSelector(SelectorMixin, BaseEstimator):
+    """A linear model that passes on the features of `support_`."""
 
     coef_: NDArray[np.floating]
     support_: NDArray[np.bool_]
@@ -27,6 +28,27 @@ class LinearSelector(SelectorMixin, RegressorMixin, BaseEstimator):
             self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
         )
         return X, check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
+
+    def _labelled_data(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> tuple[NDArray[np.floating], NDArray[Any], NDArray[np.floating]]:
+        """X to fit, float32 or float64 as it is, the two classes of y, and y as 0 and 1."""
+        arrays.refuse_disguised("X", X)
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        present = np.unique(codes)
+        if sample_weight is not None:
+            weights = np.asarray(inputs.weights_of_samples(sample_weight, len(codes), X.dtype))
+            present = np.unique(codes[weights > 0])
+        if len(classes) != 2 or len(present) != 2:
+            only = "Only binary classification is supported. " if len(classes) > 2 else ""
+            raise ValueError(
+                f"{only}y holds {len(classes)} class{'es' * (len(classes) != 1)}, of which rows of "
+                f"sample_weight above zero have {len(present)}; a logistic fit tells "
+                "two apart. For more take sklearn.multiclass.OneVsRestClassifier."
+            )
+        return X, classes, codes.astype(X.dtype)
 
     def _new_samples(self, X: Any) -> NDArray[np.floating]:
         """New samples, in the type of the fit."""

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from bmjax._checks import validate
@@ -16,7 +17,7 @@ from bmjax._posterior.posterior import posterior
 from bmjax._posterior.result import Posterior
 
 
-class SupportPosteriorRegressor(LinearSelector):
+class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
     """Linear regression averaged over all choices of features, by their probabilities.
 
     `bmjax.posterior` with scikit-learn's manners; see there for what the parameters do. As a
