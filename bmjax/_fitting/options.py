@@ -181,6 +181,10 @@ def takes_options(*without: str) -> Callable[[_Function], _Function]:
         @wraps(function)
         def call(*args: Any, **given: Any) -> Any:
             for name in given:
+                if name in without:
+                    raise TypeError(
+                        f"{function.__name__} has no argument {name!r}; bmjax.fit takes it."
+                    )
                 if name not in known:
                     close = get_close_matches(name, known, 1)
                     remedy = (

@@ -138,11 +138,11 @@ class Logistic(NamedTuple):
         square = mean**2 + variance
         near = square < 1e-4  # where the series of the weight is exact, and a root has no slope
         xi = xp.sqrt(xp.where(near, 1, square))
-        weight = xp.where(near, 0.25 - square / 48, 0.5 * xp.tanh(0.5 * xi) / xi)
+        weight = xp.where(near, 0.25 - square / 48 + square**2 / 480, 0.5 * xp.tanh(0.5 * xi) / xi)
         target = (problem.y - 0.5) / weight
         xi = xp.where(near, 0, xi)
-        # log sigmoid(xi) - xi / 2 is even in xi: near zero by its series, -log 2 - xi^2 / 8.
-        even = xp.where(near, -_LOG_TWO - square / 8, log_sigmoid(xi) - 0.5 * xi)
+        # log sigmoid(xi) - xi / 2 is -log(2 cosh(xi / 2)), even in xi: near zero by its series.
+        even = xp.where(near, -_LOG_TWO - square / 8 + square**2 / 192, log_sigmoid(xi) - 0.5 * xi)
         base = even + 0.5 * weight * (square + target**2) + _LOG_ROOT_TAU
         return Parabola(weight, target, problem.total(base))
 
@@ -262,7 +262,8 @@ class Student(NamedTuple):
     @property
     def spread(self) -> Any:
         """The variance d / (d - 2) of y where the noise precision is 1; infinite up to d = 2."""
-        xp, degrees = namespace(self.degrees), self.degrees
+        degrees: Any = self.degrees
+        xp = namespace(degrees)
         finite = degrees > 2
         return xp.where(finite, degrees / xp.where(finite, degrees - 2, 1), xp.inf)
 

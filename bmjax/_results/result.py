@@ -303,9 +303,10 @@ class Result:
                 uncertainty and it is asked for.
         """
         away, mean, masks = self._at(X)
-        has_units = self.family is None or self.family.has_units
+        family = self.family
+        has_units = family is None or family.has_units
         if not has_units:
-            mean = self.family.mean(mean, masks)
+            mean = family.mean(mean, masks)
         if not validate.flag("return_std", return_std):
             return mean
         uncertainty = self._uncertain("return_std")
@@ -314,7 +315,7 @@ class Result:
         directions = away
         if uncertainty.has_level:
             directions = jnp.concatenate([away, jnp.ones_like(away[..., :1])], axis=-1)
-        spread = 1 if self.family is None else self.family.spread
+        spread = 1 if family is None else family.spread
         variance = (spread / self.noise_precision)[..., None]
         variance += masks + uncertainty.variance_along(directions)
         return mean, jnp.sqrt(variance)

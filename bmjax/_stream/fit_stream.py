@@ -25,7 +25,7 @@ from bmjax._stream.fitter import best_streamed
 from bmjax._stream.passes import Passes
 
 
-@takes_options("standardize", "solver", "initial_weights")
+@takes_options("family", "standardize", "solver", "initial_weights")
 @unwatched
 def fit_stream(
     blocks: Any,
@@ -41,7 +41,7 @@ def fit_stream(
     than one resting place: here they come from the inclusion rates each time, there from where
     they were. Always by the default solver, and in float64 whatever the type of the rows and JAX's
     setting: of sums over so many samples float32 has little left. On a CPU all cores work, a block
-    each.
+    each. For a Gaussian y only.
 
     Args:
         blocks: The rows. A tuple of arrays on disk, (X, y) or (X, y, sample_weights), such as
