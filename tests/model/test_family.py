@@ -33,9 +33,11 @@ def problem_and_state(family, seed=3, n=30, k=5, dtype=np.float64):
 
 
 def log_density(family, y, eta, noise, degrees=None):
-    """log p(y | eta), by SciPy."""
+    """The log density of y given its predictor, by SciPy."""
     if not family.has_units:
-        return scipy.stats.bernoulli.logpmf(np.asarray(y).astype(int), scipy.special.expit(eta))
+        return np.where(
+            np.asarray(y) == 1, scipy.special.log_expit(eta), scipy.special.log_expit(-eta)
+        )
     return scipy.stats.t.logpdf(y, degrees, loc=eta, scale=1 / np.sqrt(noise))
 
 
