@@ -124,6 +124,13 @@ def _parser() -> argparse.ArgumentParser:
         help="columns of FILE that are not looked at, such as names of the rows",
     )
     add("--weights", metavar="NAME", help="column of FILE that says how often each row counts")
+    add(
+        "--family",
+        choices=("gaussian", "logistic", "student"),
+        help="how the target is distributed: gaussian; logistic, for one of two values; student, "
+        "for noise with outliers. Default: logistic if the target has just two values, else "
+        "gaussian",
+    )
     add("--no-intercept", action="store_true", help="fit no level of the target")
     add(
         "--stability",
@@ -203,6 +210,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.stability is not None and len(data.y) < 4:
         raise UsageError(f"--stability: {source} has {len(data.y)} rows, halves need at least 4.")
     _check_sizes(data, target, args)
+    family, data, said = _outcomes(args, data, target)
+    notes = [*notes, *said]
     with extras():  # before the fit, so that a missing package does not cost the user a fit
         from rich.console import Console
 
@@ -216,7 +225,7 @@ def _run(args: argparse.Namespace) -> int:
     console = Console(highlight=False)
     keep_programs(not args.no_cache)
     with _patience(Console(stderr=True)):
-        failures, report = _fitted(args, data, kept, source, target, notes)
+        failures, report = _fitted(args, data, kept, (source, target, family), notes)
     from bmjax._cli import output
 
     output.show(console, report)
@@ -229,11 +238,19 @@ def _fitted(
     args: argparse.Namespace,
     data: _Data,
     kept: list[str],
-    source: str,
-    target: str,
+    about: tuple[str, str, str],
     notes: list[str],
 ) -> tuple[list[str], "Report"]:
-    """The fit, written to the files asked for: what went wrong with these, and the report."""
+    """The fit, written to the files asked for: what went wrong with these, and the report.
+
+    Args:
+        args: the options.
+        data: the data.
+        kept: features that are never masked.
+        about: what the data are called, the target's name, and the family.
+        notes: what has been noticed so far.
+    """
+    source, target, family = about
     import jax
 
     from bmjax._cli.output import Report
@@ -242,6 +259,7 @@ def _fitted(
     if args.plot is not None:
         from bmjax import plots  # noqa: F401
     options = {
+        "family": family,
         "intercept": not args.no_intercept,
         "standardize": True,
         "unmasked": [data.names.index(name) for name in kept] or None,
@@ -256,6 +274,7 @@ def _fitted(
             )
         posterior = None
         if args.posterior:
+            options.pop("family")  # gaussian, as has been checked
             options.pop("standardize")  # it does not depend on units
             posterior = bmjax.posterior(
                 data.X, data.y, jax.random.key(args.seed), sample_weights=data.weights, **options
@@ -301,6 +320,28 @@ def _write(args: argparse.Namespace, report: "Report") -> list[str]:
         except OSError as error:
             failures.append(f"cannot write {path}: {error.strerror}.")
     return failures
+
+
+def _outcomes(args: argparse.Namespace, data: _Data, target: str) -> tuple[str, _Data, list[str]]:
+    """The family, the data with a target of zeros and ones if it is logistic, and what to note."""
+    family, values = args.family, np.unique(data.y)
+    notes = []
+    if family is None:
+        family = "logistic" if len(values) == 2 and not args.posterior else "gaussian"
+    if family == "logistic":
+        if len(values) != 2:
+            raise UsageError(
+                f"--family logistic: column {target!r} has {len(values)} different values, and an "
+                "outcome is one of two."
+            )
+        notes.append(
+            f"{target} is {values[0]:g} or {values[1]:g}: effects are on the log-odds of "
+            f"{values[1]:g} (--family gaussian: on its mean)."
+        )
+        data = data._replace(y=(data.y == values[1]).astype(float))
+    if args.posterior and family != "gaussian":
+        raise UsageError(f"--posterior is for --family gaussian, not for {family}.")
+    return family, data, notes
 
 
 # ---- options

@@ -201,3 +201,15 @@ def test_the_bound_is_flat_where_a_fit_has_ended(family):
     np.testing.assert_allclose(np.where(inside, slope.log_odds, 0), 0, atol=1e-4)
     if family.has_units:
         assert abs(float(slope.noise_precision)) < 1e-5
+
+
+@pytest.mark.parametrize("eta", [0.0, 1e-9, 0.0099, 0.0101, 3.0, 700.0])
+def test_the_parabola_of_a_logistic_sample(eta):
+    """Weight and height at the touching point, also where the series takes over near zero."""
+    problem = bmjax.Problem(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(()), jnp.asarray(1e-9))
+    mean = jnp.asarray([eta])
+    weight, _, base = bmjax.Logistic().touching(problem, mean, 0 * mean, jnp.ones(()))
+    want = 0.25 if eta == 0 else np.tanh(eta / 2) / (2 * eta)
+    assert float(weight[0]) == pytest.approx(want, rel=1e-12)
+    height = float(base) - 0.5 * want * (0.5 / want - eta) ** 2 - 0.5 * np.log(2 * np.pi)
+    assert height == pytest.approx(scipy.special.log_expit(eta), rel=1e-9, abs=1e-12)
