@@ -172,7 +172,9 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
         ("std.\nerror", _aligned(errors, 4)),
         ("inclu-\nsion", [_rate(value) for value in summary.inclusion]),
         ("", [verdict.ljust(6) for verdict in verdicts]),
-        ("least\nsquares", _aligned(report.least_squares, 4)),
+        ("odds\nratio", _aligned(summary.odds_ratio, 4))
+        if summary.odds
+        else ("least\nsquares", _aligned(report.least_squares, 4)),
     ]
     if report.selection is not None:
         errors = np.asarray(report.selection.standard_errors)
@@ -227,9 +229,11 @@ def _figures(report: Report) -> dict[str, str]:
 
 def notes(report: Report) -> list[str]:
     """Sentences on how to read the fit, and what to beware of."""
+    odds = report.summary.odds
+    unit = "log-odds" if odds else "units of the target"
     found = [
-        "Coefficients are in units of the target per unit of the feature; standard errors take "
-        "the kept features as known. Computed in float64."
+        f"Coefficients are in {unit} per unit of the feature; standard errors take the kept "
+        "features as known. Computed in float64."
     ]
     if (
         report.selection is None
@@ -237,13 +241,13 @@ def notes(report: Report) -> list[str]:
         and report.summary.standardized is not None
     ):
         found.append(
-            "The effect in sd is in standard deviations of the target per standard deviation of "
-            "the feature."
+            f"The effect in sd is in {'log-odds' if odds else 'standard deviations of the target'} "
+            "per standard deviation of the feature."
         )
     if report.constant.any():
         constant = listed(report.names[int(j)] for j in np.flatnonzero(report.constant))
         found.append(f"Constant, so without any effect: {constant}.")
-    if not report.unique:
+    if not report.unique and not odds:
         found.append("Least squares is not unique on these data; one solution is shown.")
     found += report.said
     found += report.summary.notes

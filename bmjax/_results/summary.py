@@ -59,7 +59,7 @@ class Summary:
         if self.standardized is not None:
             columns["standardized"] = self.standardized
         if self.odds:
-            columns["odds_ratio"] = self._odds_ratio
+            columns["odds_ratio"] = self.odds_ratio
         columns |= {"inclusion": self.inclusion, "kept": self.support}
         return feature_frame(self.names, columns)
 
@@ -72,15 +72,15 @@ class Summary:
         return _page(self._rows(), self.facts, self.notes)
 
     @property
-    def _odds_ratio(self) -> np.ndarray:
-        """The factor on the odds of y = 1 per unit of each feature."""
+    def odds_ratio(self) -> np.ndarray:
+        """The factor on the odds of y = 1 per unit of each feature, (k,); if `odds`."""
         with np.errstate(over="ignore"):
             return np.exp(self.coef)
 
     def _rows(self) -> list[tuple[str, ...]]:
         columns = {"coef": [f"{value:.5g}" for value in self.coef]}
         if self.odds:
-            columns["odds ratio"] = [f"{value:.4g}" for value in self._odds_ratio]
+            columns["odds ratio"] = [f"{value:.4g}" for value in self.odds_ratio]
         no_errors = np.full(len(self.coef), np.nan)
         errors = no_errors if self.standard_errors is None else self.standard_errors
         blank = self.standard_errors is None
