@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import (
 
 import bmjax
 from bmjax import Status
-from bmjax.sklearn import BayesianMaskingRegressor
+from bmjax.sklearn import BayesianMaskingClassifier, BayesianMaskingRegressor
 from tests.helpers import normal_design
 
 WEIGHTS = [2.0, 0.0, -1.0, 0.0, 0.5]
@@ -50,7 +50,8 @@ def fitted(data):
 
 
 @nothing_selected
-@parametrize_with_checks([quick])
+@pytest.mark.filterwarnings("ignore:The kept features tell the two outcomes apart")  # toy classes
+@parametrize_with_checks([quick, BayesianMaskingClassifier(initial_inclusion=0.5)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -50,6 +50,7 @@ examples:
   python -m bmjax maisons.csv --target prix --sep ';' --decimal ,
   python -m bmjax houses.csv --target price --keep size,year --save fit.json --plot fit.png
   python -m bmjax houses.csv --target price --stability 100
+  python -m bmjax houses.csv --target sold             yes or no: effects on the log-odds
   python -m bmjax predict fit.json new.csv           what a saved fit says of new rows
 
 Compiled programs are kept in your cache folder (--no-cache: not; JAX_COMPILATION_CACHE_DIR: in

@@ -303,10 +303,10 @@ class Result:
                 uncertainty and it is asked for.
         """
         away, mean, masks = self._at(X)
-        family = self.family
+        family: Any = self.family
         has_units = family is None or family.has_units
         if not has_units:
-            mean = family.mean(mean, masks)
+            mean = family.mean(mean, masks)  # pyright: ignore[reportOptionalMemberAccess]
         if not validate.flag("return_std", return_std):
             return mean
         uncertainty = self._uncertain("return_std")

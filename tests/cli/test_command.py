@@ -24,8 +24,8 @@ from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = (
-    "--target --keep --exclude --weights --no-intercept --stability --posterior --seed --save "
-    "--plot --no-cache --sep --decimal --comment --numeric-header --drop-missing"
+    "--target --keep --exclude --weights --family --no-intercept --stability --posterior --seed "
+    "--save --plot --no-cache --sep --decimal --comment --numeric-header --drop-missing"
 ).split()
 
 
@@ -907,3 +907,40 @@ def test_compiled_programs_are_kept_in_the_cache_folder(write, table, tmp_path):
     first = kept()
     assert first > 3
     assert kept() == first
+
+
+@pytest.fixture
+def bought(write):
+    """Two words in the place of a number, which `a` decides and `b` does not."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 200))
+    words = np.where(rng.random(200) < 1 / (1 + np.exp(-2 * a)), "yes", "no")
+    rows = [f"{x},{z},{word}" for x, z, word in zip(a, b, words, strict=True)]
+    return write("\n".join(["a,b,bought", *rows]) + "\n"), np.column_stack([a, b]), words == "yes"
+
+
+def test_a_target_of_two_values_is_fitted_by_its_log_odds(capsys, bought, tmp_path):
+    path, X, y = bought
+    said = run(capsys, path, "--target", "bought", "--save", str(tmp_path / "fit.json"))
+    words = " ".join(said.split())
+    for part in ("log-odds of 1", "odds", "logistic", "kept 1 of 2 features"):
+        assert part in words
+    assert "least" not in words
+    with jax.enable_x64(True):
+        want = bmjax.fit(X, y, family="logistic", intercept=True, standardize=True)
+        got = bmjax.load(tmp_path / "fit.json")
+        np.testing.assert_allclose(got.coef, want.coef, rtol=1e-9)
+    predicted = run(capsys, "predict", str(tmp_path / "fit.json"), path).splitlines()[1:]
+    chances = [float(line.split(",")[1]) for line in predicted]
+    np.testing.assert_allclose(chances, want.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--family", "logistic"], "has 30 different values"),
+        (["--family", "student", "--posterior"], "--posterior is for --family gaussian"),
+    ],
+)
+def test_families_that_do_not_fit_are_refused(capsys, write, table, options, message):
+    assert message in refused(capsys, write(table), "--target", "y", *options)
