@@ -226,7 +226,7 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
         >>> X, y, names = load_diabetes()
         >>> model = BayesianMaskingClassifier().fit(X, y > 150)
         >>> round(model.score(X, y > 150), 2), model.predict_proba(X).shape
-        (0.77, (442, 2))
+        (0.76, (442, 2))
     """
 
     classes_: NDArray[Any]

@@ -591,9 +591,9 @@ def test_a_saved_fit_comes_back_to_the_bit(data, result, ending, tmp_path):
     if ending == ".json":
         content = json.loads(place.read_text(), parse_constant=pytest.fail)
         assert (content["format"], content["version"]) == ("bmjax fit", 1)
-        newer = place.read_text().replace('"version": 1', '"version": 2')
+        newer = place.read_text().replace('"version": 1', '"version": 3')
         place.write_text(newer)
-        with pytest.raises(ValueError, match=r"version 2 of the format.*update bmjax"):
+        with pytest.raises(ValueError, match=r"version 3 of the format.*update bmjax"):
             bmjax.load(place)
     else:
         place.write_bytes(place.read_bytes()[:300])
