@@ -19,6 +19,7 @@ jax.config.update("jax_enable_x64", True)
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+import scipy.optimize  # noqa: E402
 import scipy.special  # noqa: E402
 
 import bmjax  # noqa: E402
@@ -57,14 +58,10 @@ def effects(rng: np.random.Generator, k: int) -> np.ndarray:
 
 def level_for(eta: np.ndarray, share: float) -> float:
     """The intercept at which the mean probability is a share."""
-    low, high = -30.0, 30.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if scipy.special.expit(eta + middle).mean() < share:
-            low = middle
-        else:
-            high = middle
-    return middle
+    away: float = scipy.optimize.brentq(
+        lambda level: scipy.special.expit(eta + level).mean() - share, -30, 30
+    )  # type: ignore[assignment]
+    return away
 
 
 def _bmjax(family: str) -> Method:
@@ -81,7 +78,8 @@ def _abess(rule: str) -> Method:
     def method(X: np.ndarray, y: np.ndarray) -> Found:
         model = LogisticRegression(ic_type=rule)
         model.fit(X, y)
-        return Found(np.ravel(model.coef_), float(np.ravel(model.intercept_)[0]))
+        level = np.ravel(np.asarray(model.intercept_))
+        return Found(np.ravel(np.asarray(model.coef_)), float(level[0]))
 
     return method
 
@@ -164,11 +162,9 @@ def logistic(quick: bool) -> pd.DataFrame:
                         "seconds": seconds,
                     }
                 )
-    table = pd.DataFrame(rows)
     by = ["n", "k", "rho", "ones", "method"]
-    means = table.groupby(by, sort=False)[["F1", "log loss"]].mean()
-    medians = table.groupby(by, sort=False)[["effect / truth", "seconds"]].median()
-    return pd.concat([means, medians], axis=1).reset_index()
+    rules = {"F1": "mean", "log loss": "mean", "effect / truth": "median", "seconds": "median"}
+    return pd.DataFrame(rows).groupby(by, sort=False).agg(rules).reset_index()
 
 
 def student(quick: bool) -> pd.DataFrame:
@@ -199,11 +195,9 @@ def student(quick: bool) -> pd.DataFrame:
                     rows.append((n, k, noise, name, f1(found.coef, coef), error, seconds))
     names = ["n", "k", "noise", "method", "F1", "squared error", "seconds"]
     table = pd.DataFrame(rows, columns=pd.Index(names))
+    rules = {"F1": "mean", "squared error": "mean", "seconds": "median"}
     by = ["n", "k", "noise", "method"]
-    means = table.groupby(by, sort=False)[["F1", "squared error"]].mean()
-    return pd.concat(
-        [means, table.groupby(by, sort=False)["seconds"].median()], axis=1
-    ).reset_index()
+    return table.groupby(by, sort=False).agg(rules).reset_index()
 
 
 def main() -> None:
