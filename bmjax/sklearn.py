@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from bmjax import Result, Student
+from bmjax._results.prediction import mask_variances
 from bmjax._solvers.paper import Solver
 
 __all__ = [
@@ -276,9 +277,8 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
         """
         X = self._new_samples(X)
         result = self.result_
-        masks = result.weights**2 * result.inclusion * (1 - result.inclusion)
-        mean = self._predictor(X)
-        p = result.family.mean(mean, (X - result.center) ** 2 @ masks)
+        by_masks = (X - result.center) ** 2 @ mask_variances(result.weights, result.inclusion)
+        p = result.family.mean(self._predictor(X), by_masks)
         return np.column_stack([1 - p, p])
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -8,9 +8,9 @@ from jaxtyping import Array, Bool
 
 from bmjax._checks import inputs
 from bmjax._fitting.options import Checked
-from bmjax._model.family import explained, informed, settled
+from bmjax._model.family import informed, mean_predictor, predictor
 from bmjax._model.options import Frame, Options, Plan
-from bmjax._model.problem import Problem
+from bmjax._model.problem import Problem, State
 from bmjax._model.working_set import gathered
 from bmjax._results.covariance import uncertainty as uncertainty_at
 from bmjax._results.parts import Starts
@@ -108,12 +108,28 @@ def best_of_all(
 
 def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Result:
     """The report on a dataset's best fit, with the covariance of the effects if asked for."""
-    certain, state = None, end.outcome.state
-    part = gathered(problem, end.features)
+    certain, state, features = None, end.outcome.state, end.features
     if outputs.uncertainty:
-        certain = uncertainty_at(informed(problem, part, state), state, end.features)
-        share = explained(part, state)
+        certain = uncertainty_at(informed(problem, features, state), state, features)
+    result = report(end, record, certain)
+    if problem.family is None:
+        return result
+    return _of_family(gathered(problem, features), state, result)
+
+
+def _of_family(part: Problem, state: State, result: Result) -> Result:
+    """A result with what there is to say otherwise where y is not Gaussian.
+
+    Args:
+        part: The features that the state is about.
+        state: The fitted state.
+        result: What is said of it as of a Gaussian fit.
+    """
+    family, certain = part.family, result.uncertainty
+    if certain is not None:
+        share = family.explained(part, mean_predictor(part, state))
         if share is not None:
             sizes = namespace(state).sqrt(part.mean_squares)
             certain = certain._replace(r_squared=share, relative_size=sizes)
-    return report(end, record, certain, settled(part, state))
+    settled = family.settled_at(part, *predictor(part, state), state.noise_precision)
+    return result._replace(uncertainty=certain, family=settled)

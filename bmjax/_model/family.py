@@ -23,14 +23,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, Protocol
 
-import jax.numpy as jnp
 import numpy as np
-import scipy.special
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from bmjax._model.problem import Problem, State
-from bmjax._runtime.backend import Array, log_sigmoid, map_rows, namespace, sigmoid
+from bmjax._model.working_set import gathered
+from bmjax._runtime.backend import Array, log_gamma, log_sigmoid, map_rows, namespace, sigmoid
 
 # Below this p (1 - p) is taken for it: a sample that is called wrong with certainty would otherwise
 # outweigh all others in the search.
@@ -287,9 +286,6 @@ FAMILIES: dict[str, Any] = {"logistic": Logistic(), "student": Student()}
 def _log_student(degrees: Any, square: Any) -> Any:
     """The log density of Student's t at t^2 = square, noise precision 1."""
     xp = namespace(square)
-    log_gamma = scipy.special.gammaln
-    if xp is jnp:
-        from jax.scipy.special import gammaln as log_gamma
     level = log_gamma(0.5 * (degrees + 1)) - log_gamma(0.5 * degrees)
     level = level - 0.5 * xp.log(degrees * xp.pi)
     return level - 0.5 * (degrees + 1) * xp.log1p(square / degrees)
@@ -301,6 +297,11 @@ def predictor(problem: Problem, state: State) -> tuple[Float[Array, " n"], Float
     weights = xp.where(state.active, state.weights, 0)
     masked = problem.X * state.mask_mean
     return weights @ masked, weights**2 @ (masked * (problem.X - masked))
+
+
+def mean_predictor(problem: Problem, state: State) -> Float[Array, " n"]:
+    """Mean of each sample's predictor by the inclusion rates: X @ coef, masks summed out."""
+    return namespace(state).where(state.active, state.coef, 0) @ problem.X
 
 
 def touching(problem: Problem, state: State) -> Problem:
@@ -319,54 +320,38 @@ def touching(problem: Problem, state: State) -> Problem:
     return by_rows(problem, family.touching(problem, mean, variance, state.noise_precision))
 
 
-def local(problem: Problem, part: Problem, state: State) -> Problem:
+def local(problem: Problem, features: Int[Array, " m"], state: State) -> Problem:
     """The Gaussian problem with slope and curvature of the likelihood at a state.
 
     Args:
         problem: The dataset, with all its features.
-        part: The features that the state is about.
+        features: Those that the state is about, by slot.
         state: Where.
     """
     family = problem.family
     if family is None:
         return problem
-    mean, variance = predictor(part, state)
+    mean, variance = predictor(gathered(problem, features), state)
     return by_rows(problem, family.local(problem, mean, variance, state.noise_precision))
 
 
-def informed(problem: Problem, part: Problem, state: State) -> Problem:
+def informed(problem: Problem, features: Int[Array, " m"], state: State) -> Problem:
     """The Gaussian problem whose covariance of the effects is that of the family.
 
     Its squared errors are those of the likelihood around the mean predictor, masks summed out.
 
     Args:
         problem: The dataset, with all its features.
-        part: The features that the state is about.
+        features: Those that the state is about, by slot.
         state: A fitted state.
     """
-    family = problem.family
-    if family is None:
+    if problem.family is None:
         return problem
-    xp = namespace(state)
-    mean = xp.where(state.active, state.coef, 0) @ part.X
-    noise = state.noise_precision
-    family = family.settled_at(problem, mean, xp.zeros_like(mean), noise)
-    near = by_rows(problem, family.local(problem, mean, xp.zeros_like(mean), noise))
+    mean, noise = mean_predictor(gathered(problem, features), state), state.noise_precision
+    still = namespace(mean).zeros_like(mean)
+    family = problem.family.settled_at(problem, mean, still, noise)
+    near = by_rows(problem, family.local(problem, mean, still, noise))
     return near._replace(noise_precision=noise * family.information)
-
-
-def settled(part: Problem, state: State) -> Any:
-    """The family with what it has learned of the data at a fitted state; None for the Gaussian."""
-    if part.family is None:
-        return None
-    return part.family.settled_at(part, *predictor(part, state), state.noise_precision)
-
-
-def explained(part: Problem, state: State) -> Any:
-    """The share of the deviance that the effects explain; None where that of the variance is."""
-    if part.family is None:
-        return None
-    return part.family.explained(part, namespace(state).where(state.active, state.coef, 0) @ part.X)
 
 
 def by_rows(problem: Problem, parabola: Parabola) -> Problem:

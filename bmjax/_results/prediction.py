@@ -18,6 +18,11 @@ def noise_deviation(precision: Any) -> float:
         return float(1 / np.sqrt(np.asarray(precision, float)))
 
 
+def mask_variances(weights: Float[Array, "*b k"], rate: Float[Array, "*b k"]) -> Any:
+    """What the mask of each feature gives the variance of a mean, per squared unit: (..., k)."""
+    return weights**2 * rate * (1 - rate)
+
+
 def new_samples(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
     # As in `fit_batch`, one bad dataset of a batch must not keep the others from their results.
     return inputs.samples(X, coef.shape[-1], coef.dtype, values=coef.ndim == 1)

@@ -18,7 +18,7 @@ from bmjax._model.problem import Status
 from bmjax._results.names import Names, feature_names, in_order
 from bmjax._results.notes import collinearity_notes, level_notes, masked_rows_notes, zero_notes
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
-from bmjax._results.prediction import new_samples, noise_deviation
+from bmjax._results.prediction import mask_variances, new_samples, noise_deviation
 from bmjax._results.refit import RefitResult, half_width, refit
 from bmjax._results.summary import Summary, figure
 from bmjax._runtime.backend import Array
@@ -302,22 +302,21 @@ class Result:
                 finite (after a batch of fits NaN stays NaN), or the fit was made without
                 uncertainty and it is asked for.
         """
-        away, mean, masks = self._at(X)
+        away, mean = self._at(X)
         family: Any = self.family
-        has_units = family is None or family.has_units
-        if not has_units:
-            mean = family.mean(mean, masks)  # pyright: ignore[reportOptionalMemberAccess]
+        if not self._has_units:
+            mean = family.mean(mean, self._by_masks(away))
         if not validate.flag("return_std", return_std):
             return mean
         uncertainty = self._uncertain("return_std")
-        if not has_units:
+        if not self._has_units:
             return mean, jnp.sqrt(mean * (1 - mean))
         directions = away
         if uncertainty.has_level:
             directions = jnp.concatenate([away, jnp.ones_like(away[..., :1])], axis=-1)
         spread = 1 if family is None else family.spread
         variance = (spread / self.noise_precision)[..., None]
-        variance += masks + uncertainty.variance_along(directions)
+        variance += self._by_masks(away) + uncertainty.variance_along(directions)
         return mean, jnp.sqrt(variance)
 
     @full_precision
@@ -354,21 +353,30 @@ class Result:
             ValueError: If a shape does not fit or a value of X is not finite.
         """
         left = self.residuals(X, y)
-        if self.family is None or not self.family.has_units:
+        if self.family is None or not self._has_units:
             return jnp.ones_like(left)
-        square = self.noise_precision[..., None] * (left**2 + self._at(X)[2])
+        by_masks = self._by_masks(self._at(X)[0])
+        square = self.noise_precision[..., None] * (left**2 + by_masks)
         degrees = jnp.asarray(self.family.degrees)[..., None]
         return (degrees + 1) / (degrees + square)
 
-    def _at(self, X: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """New samples less the center, their linear predictor, and its variance by the masks."""
+    @property
+    def _has_units(self) -> bool:
+        """Whether y is a measurement, with noise, and not one of two outcomes."""
+        return self.family is None or self.family.has_units
+
+    def _at(self, X: Any) -> tuple[jax.Array, jax.Array]:
+        """New samples less the center, and their linear predictor."""
         X = new_samples(in_order(X, self.names), self.coef)
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
-        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
-        masks = self.weights**2 * self.inclusion * (1 - self.inclusion)
-        return away, mean, jnp.einsum("...nk,...k->...n", away**2, masks)
+        return away, level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
+
+    def _by_masks(self, away: jax.Array) -> jax.Array:
+        """The variance that masks give the linear predictor of samples less the center."""
+        variances = mask_variances(self.weights, self.inclusion)
+        return jnp.einsum("...nk,...k->...n", away**2, variances)
 
     def raise_for_status(self) -> None:
         """Do nothing if every fit ended well, at its fixed point or at an exact fit.
@@ -452,9 +460,7 @@ class Result:
             around = "" if self._has_intercept else " (around zero)"
             share = f"R squared{around}"
             if self.family is not None:
-                share = (
-                    "R squared (rows weighted)" if self.family.has_units else "deviance explained"
-                )
+                share = "R squared (rows weighted)" if self._has_units else "deviance explained"
             facts[share] = f"{float(self.r_squared):.4f}"
         facts |= self._noise_facts() | {
             "bound": f"{float(self.bound):.6g} nats",
@@ -482,7 +488,7 @@ class Result:
             support=support,
             refit=refitted,
             standardized=standardized,
-            odds=self.family is not None and not self.family.has_units,
+            odds=not self._has_units,
             facts=facts,
             notes=notes,
         )
@@ -492,7 +498,7 @@ class Result:
         deviation = f"{noise_deviation(self.noise_precision):.4g}"
         if self.family is None:
             return {"noise (standard deviation)": deviation}
-        if not self.family.has_units:
+        if not self._has_units:
             return {}
         degrees = f"{float(self.family.degrees):.3g}"
         return {"noise (scale)": deviation, "degrees of freedom": degrees}

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+import scipy.special
 from jax import lax
 
 T = TypeVar("T")
@@ -123,6 +124,11 @@ def log_sigmoid(x: Any) -> Any:
     if isinstance(x, jax.Array):
         return jax.nn.log_sigmoid(x)
     return -np.logaddexp(np.zeros((), x.dtype), -x)
+
+
+def log_gamma(x: Any) -> Any:
+    """The logarithm of the gamma function."""
+    return jax.scipy.special.gammaln(x) if isinstance(x, jax.Array) else scipy.special.gammaln(x)
 
 
 def sigmoid(x: Any) -> Any:

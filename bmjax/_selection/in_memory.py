@@ -1,7 +1,6 @@
 """A dataset in memory: how it is fitted from a start, moved on, and reported."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +68,7 @@ class InMemory:
     ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
         """The state after the best single move from an end, its features, and the rise."""
         state, features = end.outcome.state, end.features
-        near = local(self.totals, gathered(self.totals, features), state)
+        near = local(self.totals, features, state)
         around = surroundings(near, state, features)
         return best_move(gathered(near, features), rule, state, around, rate, rank)
 
@@ -112,9 +111,7 @@ def fit_from(
     return one_fit.outcome(part, solver, lane), course
 
 
-def report(
-    end: End, starts: Starts, uncertainty: Uncertainty | None = None, family: Any = None
-) -> Result:
+def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> Result:
     """What there is to say of a dataset whose fits have all ended, by feature."""
     (state, bound, _, status), features, course, _ = end
     k, xp = starts.coef.shape[-1], namespace(starts)
@@ -139,5 +136,4 @@ def report(
         starts=starts,
         uncertainty=uncertainty,
         history=course,
-        family=family,
     )

@@ -14,7 +14,7 @@ from bmjax._model.family import by_rows
 from bmjax._model.linalg import solve_normal_equations
 from bmjax._model.problem import Problem
 from bmjax._model.sums import precision_of
-from bmjax._model.working_set import gathered, slots_for, spread
+from bmjax._model.working_set import gathered, slots_for, spread, taken
 from bmjax._runtime.backend import Array, namespace, select, while_loop
 from bmjax._selection.criterion import Criterion
 
@@ -124,9 +124,8 @@ def refitted(
     xp, k, family = namespace(problem), len(problem.X), problem.family
     features = slots_for(support, slots)
     part = gathered(problem, features)
-    used = features < k if slots < k else support
-    kept = xp.where(support, start.weights, 0)
-    weights = kept if slots == k else xp.where(used, kept[xp.minimum(features, k - 1)], 0)
+    used = taken(support, features)
+    weights = taken(xp.where(support, start.weights, 0), features)
     still = xp.zeros_like(problem.y)
 
     def value_at(weights: Array, noise: Array) -> Array:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.bound import lower_bound
-from bmjax._model.family import touching
+from bmjax._model.family import mean_predictor, touching
 from bmjax._model.options import Options
 from bmjax._model.problem import Problem, State, Status, Totals
 from bmjax._model.steps import exact_fit
@@ -93,10 +93,9 @@ class Outcome(NamedTuple):
 def outcome(problem: Problem, solver: Solver, lane: loop.Lane) -> Outcome:
     """The outcome of a lane that has ended."""
     state = solver.result(touching(problem, lane.carry[0].state), lane.carry[0])
-    bound = lower_bound(problem, state)
-    return ended(
-        touching(problem, state), state, bound, lane.num_steps * solver.iterations, lane.status
-    )
+    touched = touching(problem, state)
+    bound = lower_bound(touched, state)
+    return ended(touched, state, bound, lane.num_steps * solver.iterations, lane.status)
 
 
 def ended(
@@ -116,7 +115,7 @@ def ended(
 
 def _separated(problem: Problem, state: State) -> Bool[Array, ""]:
     """Whether the effects show that the likelihood has no maximum."""
-    return problem.family.separated(problem, jnp.where(state.active, state.coef, 0) @ problem.X)
+    return problem.family.separated(problem, mean_predictor(problem, state))
 
 
 def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:
