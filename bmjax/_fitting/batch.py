@@ -22,7 +22,15 @@ from jaxtyping import Array
 
 from bmjax._checks import inputs, validate
 from bmjax._fitting.batch_units import near_zero, put_back, taken
-from bmjax._fitting.dataset import Outputs, Settings, room_of, settings_of, with_room
+from bmjax._fitting.dataset import (
+    Outputs,
+    Settings,
+    room_of,
+    settings_of,
+    slots_to_move,
+    told,
+    with_room,
+)
 from bmjax._fitting.lanes import Chunk, find_starts, work_off, work_off_spread
 from bmjax._fitting.options import FitOptions, checked, takes_options
 from bmjax._fitting.ragged import groups as by_rung
@@ -197,7 +205,7 @@ def _of_one_length(
     )
     useful = int(np.sum(np.asarray(result.num_steps), dtype=np.int64))
     total = sum(steps for _, steps in parts) * given.solver.iterations
-    return result._replace(lane_steps=LaneSteps(useful, total))
+    return told(result._replace(lane_steps=LaneSteps(useful, total)), None, given)
 
 
 def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
@@ -213,7 +221,7 @@ def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
     if not room.tall:
         room = room._replace(search=ladder.slots(32, most))
     (places, sizes), room = with_room(find, room, most)
-    needed = int(np.max(sizes)) + settings.plan.moves + 1
+    needed = int(np.max(sizes)) + slots_to_move(chunk.options, settings.plan)
     room = room._replace(fit=ladder.slots(needed, room.fit))
     return places, settings._replace(room=room)
 

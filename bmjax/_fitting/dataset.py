@@ -13,8 +13,9 @@ from bmjax._model.options import Frame, Options, Plan
 from bmjax._model.problem import Problem, State
 from bmjax._model.working_set import gathered
 from bmjax._results.covariance import uncertainty as uncertainty_at
+from bmjax._results.names import Names
 from bmjax._results.parts import Starts
-from bmjax._results.result import Result
+from bmjax._results.result import Result, named
 from bmjax._runtime import ladder
 from bmjax._runtime.backend import namespace
 from bmjax._selection.in_memory import InMemory, report
@@ -60,6 +61,12 @@ def settings_of(given: Checked, room: Room, outputs: Outputs) -> Settings:
     return Settings(given.solver, given.plan, given.frame, room, outputs)
 
 
+def told(result: Result, names: Names | None, given: Checked) -> Result:
+    """A result that knows what its features are called and how they are grouped."""
+    result = named(result, names)
+    return result if given.labels is None else result._replace(groups=given.labels)
+
+
 def room_of(n: int, k: int, given: Checked) -> Room:
     """The room of a fit whose values cannot be looked at: as much as it may need."""
     width = k + int(given.frame.intercept)
@@ -74,6 +81,14 @@ def always_in(given: Checked, k: int) -> int:
     unmasked = given.options.unmasked
     chosen = 0 if unmasked is None else int(np.sum(unmasked)) if inputs.at_hand(unmasked) else k
     return chosen + int(given.frame.intercept)
+
+
+def slots_to_move(options: Options, plan: Plan) -> int:
+    """How many slots the moves after the starts may need, each for a feature or a group of them."""
+    widest = 1
+    if options.groups is not None and options.groups.members is not None:
+        widest = options.groups.members.shape[1]
+    return (plan.moves + 1) * widest
 
 
 def with_room(

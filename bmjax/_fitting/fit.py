@@ -19,6 +19,8 @@ from bmjax._fitting.dataset import (
     best_of_all,
     room_of,
     settings_of,
+    slots_to_move,
+    told,
     with_room,
 )
 from bmjax._fitting.host_units import Shape, enter_on_host
@@ -28,7 +30,7 @@ from bmjax._model.options import Options
 from bmjax._model.working_set import gathered, spread
 from bmjax._results.implicit import Optimum, optimum
 from bmjax._results.names import by_number, names_of
-from bmjax._results.result import Result, named
+from bmjax._results.result import Result
 from bmjax._runtime import ladder, sharding
 from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.precision import full_precision
@@ -121,17 +123,17 @@ def fit(
         with np.errstate(all="ignore"), one_blas_thread():
             result = _at_hand(host_X, host_y, counts, given, outputs(given))
         with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
-            return named(jax.device_put(result), names)
+            return told(jax.device_put(result), names, given)
     X, y, sample_weights = inputs.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, options)
     settings = settings_of(given, room_of(len(y), X.shape[1], given), outputs(given))
     if over is None:
         result = compiled(X, y, sample_weights, given.options, settings=settings)
-        return named(result, names)
+        return told(result, names, given)
     X, y, sample_weights = sharding.rows_split(over, X, y, sample_weights)
     numbers = sharding.everywhere(over, given.options)
     result = compiled(X, y, sample_weights, numbers, settings=settings)
-    return named(sharding.local(result), names)
+    return told(sharding.local(result), names, given)
 
 
 def _outputs(given: Checked, uncertainty: bool, history: bool) -> Outputs:
@@ -162,7 +164,8 @@ def _at_hand(
     starts, room = with_room(lambda room: points(problem, options, plan, room), room, most)
     if plan.dense == 0 and shape.features > 16:
         size = int(np.sum(np.any(starts.inclusion > 0, axis=0) | ~problem.maskable))
-        room = room._replace(fit=ladder.slots(size + plan.moves + 1, shape.features))
+        needed = size + slots_to_move(options, plan)
+        room = room._replace(fit=ladder.slots(needed, shape.features))
     _, result = best_of_all(problem, options, settings_of(given, room, outputs), starts)
     result = leave(frame, units, result, np)
     return jax.tree.map(lambda leaf: _as_fitted(leaf, problem.y.dtype), result)

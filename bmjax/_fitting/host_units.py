@@ -103,6 +103,9 @@ def enter_on_host(
     of_features = None
     if shape.features > k + int(frame.intercept):
         of_features = np.int32(k + int(frame.intercept))
+    groups = options.groups
+    if groups is not None:
+        groups = groups.padded(spare - int(frame.intercept))
     problem = Problem(
         columns,
         whole,
@@ -112,6 +115,7 @@ def enter_on_host(
         unmasked,  # type: ignore[arg-type]
         of_features,  # type: ignore[arg-type]
         options.family,
+        groups=groups,
     )
     return problem, options, units
 

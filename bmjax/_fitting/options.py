@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
@@ -16,12 +16,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from bmjax._checks import validate
+from bmjax._checks.groups import Label, group_labels, same_in_group
 from bmjax._model.family import FAMILIES, Family, Logistic, Student
+from bmjax._model.groups import Groups, groups_of
 from bmjax._model.options import SPARSE_RATES, Frame, Options, Plan
 from bmjax._runtime import threads
 from bmjax._selection.criterion import CRITERIA
 from bmjax._solvers.accelerated import Accelerated
-from bmjax._solvers.paper import Solver
+from bmjax._solvers.paper import EG, Solver
 
 _DEFAULT_STARTS, _MOVES = 2, 5
 _MOST_MOVES = 10_000  # each is a row of the table of fits, made or not
@@ -37,12 +39,14 @@ class Checked(NamedTuple):
         solver: The solver.
         plan: How many fits a dataset gets.
         frame: How a dataset is brought into the form that is fitted.
+        labels: The label of each column's group, or None.
     """
 
     options: Options
     solver: Solver
     plan: Plan
     frame: Frame
+    labels: tuple[Label, ...] | None = None
 
 
 class FitOptions(TypedDict, total=False):
@@ -51,6 +55,7 @@ class FitOptions(TypedDict, total=False):
     family: str | Family | None
     intercept: bool
     unmasked: ArrayLike | None
+    groups: Sequence[Label] | None
     standardize: bool
     solver: Solver | None
     noise_precision: ArrayLike | None
@@ -93,6 +98,14 @@ OPTIONS = {
         None,
         "Features that are always in, never masked and never pruned: (k,) booleans, their "
         'numbers, or of a frame the names of its columns, such as `["age", "sex"]`.',
+    ),
+    "groups": _Option(
+        None,
+        "Columns that are kept or pruned together, with one mask and one inclusion rate, such as "
+        "the dummies of a categorical variable: (k,) labels, integers or strings, the same for all "
+        "columns of a group; one with None is by itself. A group of d columns is charged for d "
+        "weights and one rate. How its columns are coded does not matter, but leave out one level "
+        "of a categorical variable.",
     ),
     "standardize": _Option(
         False,
@@ -266,6 +279,10 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
                 "leave it out."
             )
         precision = jnp.ones((), dtype)
+    solver, labels = _solver(asked["solver"]), asked["groups"]
+    if labels is not None:
+        labels = group_labels("groups", labels, k)
+    intercept = validate.flag("intercept", asked["intercept"])
     numbers = Options(
         noise_precision=precision,
         initial_weights=start,
@@ -278,11 +295,28 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
         max_steps=jnp.asarray(validate.steps("max_steps", asked["max_steps"]), jnp.int32),
         family=family,
     )
-    frame = Frame(
-        intercept=validate.flag("intercept", asked["intercept"]),
-        standardize=validate.flag("standardize", asked["standardize"]),
-    )
-    return Checked(numbers, _solver(asked["solver"]), plan, frame)
+    numbers = numbers._replace(groups=_groups(labels, solver, numbers, intercept=intercept))
+    frame = Frame(intercept, validate.flag("standardize", asked["standardize"]))
+    return Checked(numbers, solver, plan, frame, labels)
+
+
+def _groups(
+    labels: tuple[Label, ...] | None, solver: Solver, numbers: Options, *, intercept: bool
+) -> Groups | None:
+    """The groups of columns, with the feature of ones by itself; None if each is by itself."""
+    groups = None if labels is None else groups_of(labels + (None,) * intercept)
+    if labels is None or groups is None:
+        return None
+    if isinstance(solver, EG):
+        raise ValueError(
+            f"solver is {solver!r}, which steps in one weight and one rate at a time; with groups "
+            "give bmjax.Accelerated() or bmjax.EM()."
+        )
+    columns = np.asarray(groups.members).tolist()
+    if numbers.unmasked is not None:
+        same_in_group("unmasked", numbers.unmasked, labels, columns)
+    same_in_group("initial_inclusion or starts", numbers.rates, labels, columns)
+    return groups
 
 
 def _family(family: Any, dtype: Any) -> Family | None:

@@ -106,7 +106,9 @@ def enter(
     options = options._replace(
         noise_precision=precision, initial_weights=weights, rates=rates, unmasked=unmasked
     )
-    problem = data._replace(X=columns, y=y, noise_precision=precision, unmasked=unmasked)
+    problem = data._replace(
+        X=columns, y=y, noise_precision=precision, unmasked=unmasked, groups=options.groups
+    )
     return problem, options, units
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from bmjax._checks import inputs, validate
 from bmjax._model.family import touching
 from bmjax._model.problem import Problem, State, Totals
+from bmjax._model.sums import mask_variance, variance_along
 from bmjax._runtime.backend import Array, log_sigmoid, namespace, sigmoid
 from bmjax._runtime.precision import full_precision
 
@@ -78,7 +79,8 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
 
     with K the number of active features that may be masked; an unmasked feature is charged for its
     weight alone, log(n)/2. With sample weights every sum over samples is weighted. Equation (10)
-    of the paper (`FIClowerbound`).
+    of the paper (`FIClowerbound`). A group of d columns counts as one feature, its last term d
+    times.
     The last term rises without limit as an unpruned inclusion falls to zero, and a constant
     goes when a feature is pruned: compare values only between states with the same active set
     or between finished fits.
@@ -109,7 +111,7 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     weights = jnp.where(active, state.weights, 0)
     residual = problem.y - weights @ (mask * problem.X)
     sum_squares = problem.total(residual**2)
-    sum_squares += weights**2 @ problem.total((mask - mask**2) * problem.X**2)
+    sum_squares += variance_along(weights, mask_variance(problem, mask))
     masks = Masks(
         kept=problem.mean(mask),
         left_out=problem.mean(1 - mask),  # not 1 - kept, which float32 rounds away
@@ -161,6 +163,8 @@ def bound_of(
         log_likelihood += problem.log_base
 
     per_feature = _feature_terms(problem, state, masks)
+    if problem.groups is not None:
+        active = active & problem.groups.first
     return (
         log_likelihood
         + xp.sum(xp.where(active, per_feature, 0))
@@ -173,7 +177,7 @@ def bound_of(
 def masking_cost(problem: Problem | Totals, state: State, masks: Masks) -> Float[Array, " k"]:
     """What masks and inclusion rate of each feature take off the bound, in nats.
 
-    log(n) / 2 for a feature that is never masked.
+    log(n) / 2 for a feature that is never masked. Of a group, in the place of its first column.
     """
     return -_feature_terms(problem, state, masks)
 
@@ -187,6 +191,8 @@ def _feature_terms(problem: Problem | Totals, state: State, masks: Masks) -> Flo
     log_odds = xp.where(state.active, state.log_odds, 0)
     inclusion = sigmoid(log_odds)
     penalty = xp.log(n * inclusion) + (kept - inclusion) / inclusion
+    if problem.groups is not None:
+        penalty = problem.groups.size.astype(penalty.dtype) * penalty
     return n * log_prior - 0.5 * penalty + entropies
 
 

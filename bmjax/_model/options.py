@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 
+from bmjax._model.groups import Groups
 from bmjax._runtime.backend import Array
 
 
@@ -19,6 +20,7 @@ class Options(NamedTuple):
         tolerance: Predicted distance to the fixed point that counts as converged.
         max_steps: Most iterations, over all fits of a dataset.
         family: The distribution of y given its predictor, None for the Gaussian.
+        groups: Columns that have their mask and rate in common, or None.
     """
 
     noise_precision: Float[Array, ""] | None
@@ -29,6 +31,7 @@ class Options(NamedTuple):
     tolerance: Float[Array, ""]
     max_steps: Int[Array, ""]
     family: Any = None
+    groups: Groups | None = None
 
     @property
     def has_units(self) -> bool:

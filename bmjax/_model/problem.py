@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from bmjax._model.groups import Groups
 from bmjax._runtime.backend import Array, namespace, sigmoid
 
 
@@ -47,6 +48,7 @@ class Problem(NamedTuple):
         family: The distribution of y given its predictor, None for the Gaussian; see `family`.
         log_base: What the log likelihood has beside the Gaussian's, None for nothing: a constant of
             the problem, of those that touch another family's likelihood.
+        groups: Columns that have their mask and rate in common, None where each has its own.
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,6 +69,7 @@ class Problem(NamedTuple):
     of_features: Int[Array, ""] | None = None
     family: Any = None
     log_base: Float[Array, ""] | None = None
+    groups: Groups | None = None
 
     @property
     def num_features(self) -> Int[Array, ""]:
@@ -170,6 +173,10 @@ class Totals(NamedTuple):
     maskable: Bool[Array, " k"]
     noise_precision: Float[Array, ""] | None
     prune_threshold: Float[Array, ""]
+
+    @property
+    def groups(self) -> None:
+        """None: where there are groups, the rows are in memory."""
 
     @property
     def log_samples(self) -> Float[Array, ""]:

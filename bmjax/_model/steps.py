@@ -13,7 +13,14 @@ from jaxtyping import Bool, Float
 from bmjax._model.family import touching
 from bmjax._model.gradient_rule import Parameters
 from bmjax._model.problem import Problem, State, Totals
-from bmjax._model.sums import Leftover, log_odds_of, masked_sums, precision_of, weights_and_rates
+from bmjax._model.sums import (
+    Leftover,
+    log_odds_of,
+    masked_sums,
+    precision_of,
+    variance_along,
+    weights_and_rates,
+)
 from bmjax._model.sweep import over_features, residual
 from bmjax._runtime.backend import Array, namespace
 from bmjax._runtime.precision import full_precision
@@ -63,7 +70,10 @@ def prune(problem: Problem, state: State) -> State:
         >>> int(bmjax.prune(problem, state).active.sum())
         10
     """
-    return restrict(state, survivors(problem, state, problem.mean(state.mask_mean)))
+    mean_mask = problem.mean(state.mask_mean)
+    if problem.groups is not None:
+        mean_mask = problem.groups.tied(mean_mask)
+    return restrict(state, survivors(problem, state, mean_mask))
 
 
 def survivors(
@@ -198,7 +208,14 @@ def ascend(
     optimizer: optax.GradientTransformation,
     optimizer_state: optax.OptState,
 ) -> tuple[State, optax.OptState]:
-    """The G step from a residual already at hand."""
+    """The G step from a residual already at hand.
+
+    Raises:
+        ValueError: If groups of columns share their masks: the paper's preconditioner is of one
+            weight and one rate.
+    """
+    if problem.groups is not None:
+        raise ValueError("there is no G step with groups of columns; give bmjax.EM() as solver.")
     n = problem.num_samples
     sums, masked = masked_sums(problem, state, residual)
     pi = jnp.where(state.active, state.inclusion, 0)
@@ -235,7 +252,7 @@ def exact_fit(problem: Problem | Totals, state: State) -> Bool[Array, ""]:
 
 
 def _with_noise_precision(
-    problem: Problem, state: State, masked: Float[Array, "k n"], variance: Float[Array, " k"]
+    problem: Problem, state: State, masked: Float[Array, "k n"], variance: Array
 ) -> tuple[State, Leftover]:
     """Equation (13) at the state's masks and weights, by residuals and not by their expansion.
 
@@ -246,9 +263,9 @@ def _with_noise_precision(
         problem: The dataset.
         state: The state.
         masked: X o M.
-        variance: What the masks' own variance adds to the squares of its columns.
+        variance: What the masks' own variance adds to the products of its columns.
     """
     left = problem.y - state.weights @ masked
-    sum_squares = problem.total(left**2) + state.weights**2 @ variance
+    sum_squares = problem.total(left**2) + variance_along(state.weights, variance)
     precision = precision_of(problem, sum_squares / problem.num_samples)
     return state._replace(noise_precision=precision), Leftover(left, sum_squares)

@@ -17,7 +17,8 @@ class MaskedSums(NamedTuple):
 
     Attributes:
         gram: (X o M)'(X o M).
-        variance: sum_n x_nk^2 Var[z_nk], what the masks' own variance adds to its diagonal.
+        variance: sum_n x_nk^2 Var[z_nk], what the masks' own variance adds to its diagonal; with
+            groups a matrix, of the products of columns that share their masks.
         slope: (X o M)'residual.
         square: ||residual||^2.
         kept: Sum of each mask.
@@ -25,7 +26,7 @@ class MaskedSums(NamedTuple):
     """
 
     gram: Float[Array, "k k"]
-    variance: Float[Array, " k"]
+    variance: Float[Array, " k"] | Float[Array, "k k"]
     slope: Float[Array, " k"]
     square: Float[Array, ""]
     kept: Float[Array, " k"]
@@ -34,7 +35,7 @@ class MaskedSums(NamedTuple):
     @property
     def omega(self) -> Float[Array, "k k"]:
         """sum_n (x_n x_n') o E[z_n z_n'], equation (12) of the paper."""
-        return self.gram + namespace(self.gram).diag(self.variance)
+        return self.gram + of_columns(self.variance)
 
 
 def masked_sums(
@@ -45,13 +46,45 @@ def masked_sums(
     counted, left = problem.weighted(masked), problem.weighted(residual)
     sums = MaskedSums(
         gram=counted @ masked.T,
-        variance=problem.total(problem.X**2 * (state.mask_mean - state.mask_mean**2)),
+        variance=mask_variance(problem, state.mask_mean),
         slope=masked @ left,
         square=residual @ left,
         kept=problem.total(state.mask_mean),
         left_out=problem.total(1 - state.mask_mean),
     )
+    if problem.groups is not None:  # to the bit, in whatever order they were added up
+        tied = problem.groups.tied
+        sums = sums._replace(kept=tied(sums.kept), left_out=tied(sums.left_out))
     return sums, masked
+
+
+def mask_variance(
+    problem: Problem, mask: Float[Array, "k n"]
+) -> Float[Array, " k"] | Float[Array, "k k"]:
+    """What the variance of the masks adds to the products of the masked columns.
+
+    The diagonal where every column has masks of its own, else a matrix: columns of one group come
+    and go together.
+    """
+    spread = mask - mask**2
+    if problem.groups is None:
+        return problem.total(problem.X**2 * spread)
+    products = problem.weighted(problem.X * spread) @ problem.X.T
+    return namespace(products).where(problem.groups.same, products, 0)
+
+
+def variance_along(
+    weights: Float[Array, " k"], variance: Float[Array, " k"] | Float[Array, "k k"]
+) -> Float[Array, ""]:
+    """The variance that the masks give to the sum of the masked columns, each times its weight."""
+    if variance.ndim == 1:
+        return weights**2 @ variance
+    return weights @ variance @ weights
+
+
+def of_columns(variance: Float[Array, " k"] | Float[Array, "k k"]) -> Float[Array, "k k"]:
+    """The variance that the masks give to the products of columns, as a matrix."""
+    return namespace(variance).diag(variance) if variance.ndim == 1 else variance
 
 
 class Leftover(NamedTuple):
@@ -82,7 +115,9 @@ def weights_and_rates(
     """
     xp, n = namespace(sums), problem.num_samples
     held = xp.where(active, before.weights, 0)
-    target = sums.slope + sums.gram @ (before.weights - held) - sums.variance * held
+    spread = sums.variance
+    spread = spread * held if spread.ndim == 1 else spread @ held
+    target = sums.slope + sums.gram @ (before.weights - held) - spread
     change = solve_normal_equations(sums.omega, target, active)
     log_odds = log_odds_of(sums.kept / n, sums.left_out / n)
     return before._replace(

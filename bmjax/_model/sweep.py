@@ -6,8 +6,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from bmjax._model.groups import Groups
 from bmjax._model.problem import Problem, State
 from bmjax._runtime.backend import Array
 
@@ -27,20 +28,44 @@ def over_features(
     weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
     `residual_weights` are those that the residual was left with, if not those of the state.
     """
+    if problem.groups is not None:
+        return _over_groups(problem, problem.groups, state, sweeps, skip_pruned)
     offset = mask_offset(state, problem.num_samples)
     carry = state.mask_mean, residual
     mask_mean, _ = visit(problem.X, state, offset, carry, sweeps, skip_pruned, residual_weights)
     return state._replace(mask_mean=mask_mean)
 
 
-def mask_offset(state: State, n: int | Float[Array, ""]) -> Float[Array, " k"]:
-    """What every sample adds to the log-odds of a mask: logit(pi) - 1 / (2 n pi).
+def _over_groups(
+    problem: Problem, groups: Groups, state: State, sweeps: int, skip_pruned: bool
+) -> State:
+    """The E step where groups of columns have their masks in common.
+
+    A group is a feature of weight one, the sum of its columns times their weights, in the place of
+    its first column. The residual follows weights and masks anew, since one left by other weights
+    does not tell what a group had explained.
+    """
+    weights = jnp.where(state.active, state.weights, 0)
+    effects = groups.summed(problem.X * weights[:, None])
+    first = state._replace(weights=jnp.ones_like(weights), active=state.active & groups.first)
+    offset = mask_offset(state, problem.num_samples, groups.size)
+    left = residual(problem, state._replace(weights=weights))
+    carry = groups.tied(state.mask_mean), left
+    mask_mean, _ = visit(effects, first, offset, carry, sweeps, skip_pruned)
+    return state._replace(mask_mean=groups.tied(mask_mean))
+
+
+def mask_offset(
+    state: State, n: int | Float[Array, ""], columns: Int[Array, " k"] | int = 1
+) -> Float[Array, " k"]:
+    """What every sample adds to the log-odds of a mask: logit(pi) - d / (2 n pi), d its columns.
 
     -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
     """
     live = state.active & (state.log_odds > -jnp.inf)
     log_odds = jnp.where(live, state.log_odds, 0)
-    return jnp.where(live, log_odds - 0.5 / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
+    half = 0.5 * (columns if isinstance(columns, int) else columns.astype(log_odds.dtype))
+    return jnp.where(live, log_odds - half / (n * jax.nn.sigmoid(log_odds)), -jnp.inf)
 
 
 def visit(  # noqa: PLR0913 - the loop's parts, kept apart so that it compiles once

@@ -47,8 +47,15 @@ def gathered(problem: Problem, features: Int[Array, " m"]) -> Problem:
     unmasked = problem.unmasked
     if unmasked is not None:
         unmasked = taken(unmasked, features)
+    groups = problem.groups
+    if groups is not None:
+        own = (taken(values, features) for values in groups[:3])
+        groups = groups.__class__(*own, members=groups.members)
     return problem._replace(
-        X=taken(problem.X, features), unmasked=unmasked, of_features=problem.num_features
+        X=taken(problem.X, features),
+        unmasked=unmasked,
+        of_features=problem.num_features,
+        groups=groups,
     )
 
 

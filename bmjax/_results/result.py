@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax._checks import validate
 from bmjax._checks.arrays import floating_array
+from bmjax._checks.groups import Label
 from bmjax._model.problem import Status
 from bmjax._results.names import Names, feature_names, in_order
 from bmjax._results.notes import collinearity_notes, level_notes, masked_rows_notes, zero_notes
@@ -72,6 +73,7 @@ class Result:
             the degrees of freedom, learned or given; None for the Gaussian.
         names: What the features and the target are called, if X came as a frame or y as a series,
             else None. Static: no array.
+        groups: The label of each feature's group, if such were given, else None. Static as well.
 
     Example:
         >>> import bmjax
@@ -103,6 +105,7 @@ class Result:
     moments: Moments | None = None
     family: Any = None
     names: Names | None = None
+    groups: tuple[Label, ...] | None = None
 
     def _replace(self, **changes: Any) -> "Result":
         """The same with other values of some fields."""
@@ -556,23 +559,28 @@ class Result:
         return self.uncertainty
 
 
-_ASIDE = ("lane_steps", "names")
+_ASIDE = ("lane_steps", "names", "groups")
 _LEAVES = tuple(f.name for f in dataclasses.fields(Result) if f.name not in _ASIDE)
 
 
-def _flatten(result: Result) -> tuple[tuple[Any, ...], Names | None]:
-    return tuple(getattr(result, name) for name in _LEAVES), result.names
+_Static = tuple[Names | None, tuple[Label, ...] | None]
 
 
-def _flatten_with_keys(result: Result) -> tuple[tuple[Any, ...], Names | None]:
+def _flatten(result: Result) -> tuple[tuple[Any, ...], _Static]:
+    return tuple(getattr(result, name) for name in _LEAVES), (result.names, result.groups)
+
+
+def _flatten_with_keys(result: Result) -> tuple[tuple[Any, ...], _Static]:
     pairs = ((jax.tree_util.GetAttrKey(name), getattr(result, name)) for name in _LEAVES)
-    return tuple(pairs), result.names
+    return tuple(pairs), (result.names, result.groups)
 
 
-def _unflatten(names: Names | None, leaves: Iterable[Any]) -> Result:
+def _unflatten(static: _Static, leaves: Iterable[Any]) -> Result:
     # Past `__init__`, for JAX fills pytrees with placeholders.
     result = object.__new__(Result)
-    result.__dict__.update(zip(_LEAVES, leaves, strict=True), names=names, lane_steps=None)
+    names, groups = static
+    result.__dict__.update(zip(_LEAVES, leaves, strict=True), names=names, groups=groups)
+    result.__dict__.update(lane_steps=None)
     return result
 
 

@@ -58,9 +58,9 @@ def take(values: Any, index: Any) -> Any:
     index = np.asarray(index)
     inside = index < len(values)
     rows = values[np.minimum(index, len(values) - 1)]
-    return np.where(inside.reshape(inside.shape + (1,) * (rows.ndim - 1)), rows, 0).astype(
-        values.dtype, copy=False
-    )
+    return np.where(
+        inside.reshape(inside.shape + (1,) * (rows.ndim - inside.ndim)), rows, 0
+    ).astype(values.dtype, copy=False)
 
 
 def while_loop(condition: Callable[[T], Any], body: Callable[[T], T], carry: T) -> T:

@@ -19,11 +19,16 @@ inclusion 1 is charged log n, one half for its weight and one half for its rate.
     gamma = 1 - log n / (4 log k) lies halfway between 1 and the least value for which the extended
     BIC finds the truth when k grows as a power of n (Chen and Chen, Biometrika, 2008), and is not
     below 0.
+
+With groups of columns features are counted by group. A group of d columns is charged log(n)/2 and
+log(tau)/2 for each of its weights; "paper" charges log(n)/2 more for its one rate. tau is the mean
+of weights' E_g' E_g over all columns kept, E_g what the group adds to y in units of the noise, so
+that it does not depend on how the columns of a group are coded.
 """
 
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.steps import exact_fit
@@ -39,15 +44,22 @@ class Criterion(NamedTuple):
         each: The charge of a feature at inclusion 1, before the width of the weights.
         learns_width: Whether that width is learned.
         by_size: The charge of a support of 0, 1, ..., m features as such, unmasked ones included.
+        further: The charge of each further column of a group, before the width of the weights.
     """
 
     each: float | Float[Array, ""]
     learns_width: bool
     by_size: Float[Array, " sizes"]
+    further: float | Float[Array, ""] = 0.0
 
     def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
         """The charge of a feature at inclusion 1, weights spread as learned."""
         return self.each + 0.5 * namespace(width).log(width)
+
+    def charges(self, width: Float[Array, ""], columns: Int[Array, " g"]) -> Float[Array, " g"]:
+        """The same for groups of so many columns."""
+        more = (columns - 1).astype(width.dtype)
+        return self.charge(width) + more * (self.further + 0.5 * namespace(width).log(width))
 
     def width(self, strength: Float[Array, " m"], chosen: Bool[Array, " m"]) -> Float[Array, ""]:
         """The learned spread tau of the weights, at least 1.
@@ -78,11 +90,15 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     if most is None:
         most = len(maskable)
     if name == "paper":
-        return Criterion(2 * half, False, xp.zeros(most + 1, dtype))
+        return Criterion(2 * half, False, xp.zeros(most + 1, dtype), half)
     if name == "held":
-        return Criterion(half, False, xp.zeros(most + 1, dtype))
-    unmasked = xp.sum(~maskable, dtype=xp.int32)
-    choices = (problem.num_features - unmasked).astype(dtype)
+        return Criterion(half, False, xp.zeros(most + 1, dtype), half)
+    unmasked, features = ~maskable, problem.num_features
+    if problem.groups is not None:
+        unmasked = unmasked & problem.groups.first
+        features = xp.asarray(len(problem.groups.members), xp.int32)
+    unmasked = xp.sum(unmasked, dtype=xp.int32)
+    choices = (features - unmasked).astype(dtype)
     share = 1 - 0.5 * half / xp.log(xp.maximum(choices, 2))
     share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
     # log C(k, K), term by term, up to K = k/2; a support of that size holds the unmasked ones too.
@@ -91,13 +107,22 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     terms = xp.where(sizes < choices // 2, terms, 0)
     log_choices = xp.concatenate([xp.zeros(1, dtype), xp.cumsum(terms)])
     size = xp.arange(most + 1, dtype=xp.int32) - unmasked
-    return Criterion(half, True, share * log_choices[xp.maximum(size, 0)])
+    return Criterion(half, True, share * log_choices[xp.maximum(size, 0)], half)
 
 
 def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
     """The charge of a feature at inclusion 1, weights spread as those of a state."""
-    strength = state.weights**2 * problem.mean_squares * state.noise_precision
-    return rule.charge(rule.width(strength, state.active & problem.maskable))
+    return rule.charge(width_at(rule, problem, state))
+
+
+def width_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
+    """The spread of the weights of a state."""
+    if isinstance(problem, Problem) and problem.groups is not None:
+        effects = problem.groups.summed(problem.X * state.weights[:, None])
+        strength = problem.mean(effects**2) * state.noise_precision
+    else:
+        strength = state.weights**2 * problem.mean_squares * state.noise_precision
+    return rule.width(strength, state.active & problem.maskable)
 
 
 def score(
@@ -113,9 +138,25 @@ def score(
     """
     xp = namespace(state)
     size = xp.sum(state.active, dtype=xp.int32)
-    chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
-    extra = charge_at(rule, problem, state) - problem.log_samples
-    value = bound - chosen * extra - rule.by_size[size]
+    if problem.groups is not None:
+        value = bound - _extra_of_groups(rule, problem, state)
+    else:
+        chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
+        extra = charge_at(rule, problem, state) - problem.log_samples
+        value = bound - chosen * extra - rule.by_size[size]
     # With more than half as many features as samples an exact fit says nothing.
     idle = exact_fit(problem, state) & (2 * size > problem.num_rows)
     return xp.where(xp.isfinite(value) & ~idle, value, -xp.inf)
+
+
+def _extra_of_groups(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
+    """What the rule charges for the groups kept beyond what the bound does.
+
+    That is (d + 1) log(n) / 2 for a group of d columns at inclusion 1.
+    """
+    xp, groups = namespace(state), problem.groups
+    kept = state.active & groups.first
+    charges = rule.charges(width_at(rule, problem, state), groups.size)
+    paid = 0.5 * (groups.size + 1).astype(charges.dtype) * problem.log_samples
+    extra = xp.sum(xp.where(kept & problem.maskable, charges - paid, 0))
+    return extra + rule.by_size[xp.sum(kept, dtype=xp.int32)]

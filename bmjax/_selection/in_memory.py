@@ -15,6 +15,7 @@ from bmjax._runtime.backend import Array, namespace
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.programs import PROGRAMS
 from bmjax._selection.criterion import Criterion
+from bmjax._selection.group_moves import best_group_move
 from bmjax._selection.moves import best_move, surroundings
 from bmjax._selection.multistart import End, score_of
 from bmjax._selection.starts import Point, state_at
@@ -50,6 +51,8 @@ class InMemory:
     def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
         """The end of the fit from a state."""
         part = gathered(self.totals, features)
+        if part.groups is not None:  # which other groups there are changes no program
+            part = part._replace(groups=part.groups._replace(members=None))
         static = {"solver": self._solver, "history_length": self._history_length}
         arguments = part, self._options, state, used
         if namespace(part) is jnp:
@@ -70,7 +73,9 @@ class InMemory:
         state, features = end.outcome.state, end.features
         near = local(self.totals, features, state)
         around = surroundings(near, state, features)
-        return best_move(gathered(near, features), rule, state, around, rate, rank)
+        part = gathered(near, features)
+        move = best_move if part.groups is None else best_group_move
+        return move(part, rule, state, around, rate, rank)
 
 
 @full_precision

@@ -10,14 +10,22 @@ from jaxtyping import Float, Int
 
 from bmjax._model.bound import Masks, entropy, masking_cost
 from bmjax._model.problem import Problem, State, Totals
-from bmjax._model.sums import MaskedSums, masked_sums, precision_of, weights_and_rates
+from bmjax._model.sums import (
+    MaskedSums,
+    masked_sums,
+    of_columns,
+    precision_of,
+    variance_along,
+    weights_and_rates,
+)
 from bmjax._model.sweep import residual
 from bmjax._model.working_set import arranged, gathered, summed
 from bmjax._runtime.backend import Array, namespace, sigmoid, take
 from bmjax._selection.criterion import Criterion, charge_at
-from bmjax._selection.gram import Squares, residual_square, unit_scale
+from bmjax._selection.gram import Rows, Squares, residual_square, unit_scale
+from bmjax._selection.group_slab import blocks_of
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, ranked_move
-from bmjax._selection.slab import Move, slab_at
+from bmjax._selection.slab import Move, Slab, slab_at
 
 
 class Surroundings(NamedTuple):
@@ -31,6 +39,7 @@ class Surroundings(NamedTuple):
         slope: X'residual of all features as they are.
         squares: Sum of squares of each feature.
         entropy: Sum of the entropies of the masks, by slot.
+        blocks: The products of the columns of each group, None without groups.
     """
 
     features: Int[Array, " m"]
@@ -40,6 +49,7 @@ class Surroundings(NamedTuple):
     slope: Float[Array, " k"]
     squares: Float[Array, " k"]
     entropy: Float[Array, " m"]
+    blocks: Float[Array, "g d d"] | None = None
 
 
 def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> Surroundings:
@@ -63,10 +73,20 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
             slope=problem.X @ problem.weighted(left),
             squares=problem.squares,
             entropy=part.total(entropy(state.mask_mean)),
+            blocks=_blocks(problem),
         )
 
     total: Surroundings = summed(of_samples, problem, part, state)
     return total._replace(anchor=state.weights, features=features)
+
+
+def _blocks(problem: Problem) -> Float[Array, "g d d"] | None:
+    """The products of the columns of each group."""
+    if problem.groups is None or problem.groups.members is None:
+        return None
+    one = namespace(problem).ones(len(problem.X), problem.dtype)
+    rows = Rows(problem.X, problem.y, problem.sample_weights, one)
+    return blocks_of(rows, problem.groups.members)
 
 
 def best_move(
@@ -95,20 +115,8 @@ def best_move(
         The state after the move, weights and noise re-estimated, the features that it is about,
         and the rise of the score.
     """
-    xp, k, sums = namespace(state), len(around.slope), around.sums
-    kept, away = state.active, state.weights - around.anchor
-    variance = xp.where(kept, sums.variance, 0)
-    n = problem.num_samples
-    at = Squares(sums.gram, around.anchor, sums.slope, sums.square, n)
-    slab = slab_at(
-        omega=sums.gram + xp.diag(variance),
-        gram=xp.where(kept[:, None], around.with_all, 0),
-        features=xp.where(kept, around.features, k),
-        weights=state.weights,
-        slope=around.slope - away @ around.with_all,
-        square=residual_square(at, state.weights) + state.weights**2 @ variance,
-        scale=unit_scale(around.squares),
-    )
+    xp, kept, n = namespace(state), state.active, problem.num_samples
+    slab = slab_of(problem, state, around)
     masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
     new = charge_at(rule, problem, state)
     # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
@@ -118,6 +126,25 @@ def best_move(
     most = most_features(problem.num_rows, problem.num_features)
     move = ranked_move(slab, Charges(own, new, rule.by_size), rise, most, rank)
     return *_after(problem, state, around, move, rate), move.rise
+
+
+def slab_of(problem: Problem | Totals, state: State, around: Surroundings) -> Slab:
+    """The slab of a fitted state: its masked columns, and their products with all as they are."""
+    xp, k, sums = namespace(state), len(around.slope), around.sums
+    kept, away = state.active, state.weights - around.anchor
+    variance = sums.variance
+    both = kept if variance.ndim == 1 else kept[:, None] & kept[None, :]
+    variance = xp.where(both, variance, 0)
+    at = Squares(sums.gram, around.anchor, sums.slope, sums.square, problem.num_samples)
+    return slab_at(
+        omega=sums.gram + of_columns(variance),
+        gram=xp.where(kept[:, None], around.with_all, 0),
+        features=xp.where(kept, around.features, k),
+        weights=state.weights,
+        slope=around.slope - away @ around.with_all,
+        square=residual_square(at, state.weights) + variance_along(state.weights, variance),
+        scale=unit_scale(around.squares),
+    )
 
 
 def _after(

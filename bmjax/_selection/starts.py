@@ -12,6 +12,7 @@ from bmjax._runtime.backend import Array, cond, namespace, take
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.criterion import Criterion
 from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
+from bmjax._selection.group_subset import best_groups
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
 from bmjax._selection.rounds import by_rounds, undecided
 from bmjax._selection.subset import Rules, from_both_ends, from_nothing
@@ -84,7 +85,11 @@ def initialise(
 def state_at(problem: Problem, point: Point) -> State:
     """The state before the first step from a point, all masks at their rates."""
     xp = namespace(problem)
-    can_explain = xp.any(problem.X != 0, axis=1) & xp.any(problem.y != 0)
+    can_explain = xp.any(problem.X != 0, axis=1)
+    if problem.groups is not None:
+        together = problem.groups.summed(can_explain.astype(problem.dtype)) > 0
+        can_explain = problem.groups.tied(together)
+    can_explain = can_explain & xp.any(problem.y != 0)
     return state_of(point, can_explain, problem.maskable, problem.X.shape[1])
 
 
@@ -168,6 +173,8 @@ def _searched(
     problem: Problem, rule: Criterion, room: Room
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
     """The best subset, least squares on it, and whether the search has run out of room."""
+    if problem.groups is not None:
+        return best_groups(problem, rule, room.tall, room.search)
     if not room.tall:
         return few_of_many(problem, rule, room.search)
     sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)

@@ -1,0 +1,71 @@
+"""The labels that put columns into groups, and what has to be the same for all of a group."""
+
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax.core
+import numpy as np
+
+from bmjax._checks.validate import known
+
+Label = int | str | None
+
+
+def group_labels(name: str, value: Any, k: int) -> tuple[Label, ...]:
+    """One label for each of k columns: an integer, a string, or None for one by itself.
+
+    Raises:
+        TypeError: If a label is of another kind, or they are traced.
+        ValueError: If there are not k, or one is NaN.
+    """
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"{name} is traced; give labels that are known before, such as a list.")
+    if isinstance(value, str | bytes | dict | set) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} is {value!r}; give a list of {k} labels, one a column of X.")
+    plain: Any = value
+    labels: list[Any] = plain.tolist() if hasattr(plain, "tolist") else list(plain)
+    if len(labels) != k:
+        raise ValueError(f"{name} has {len(labels)} labels, wanted {k}: one for each column of X.")
+    return tuple(_label(name, column, label) for column, label in enumerate(labels))
+
+
+def _label(name: str, column: int, label: Any) -> Label:
+    if label is None or isinstance(label, str):
+        return None if label is None else str(label)
+    if isinstance(label, numbers.Real) and not isinstance(label, bool | np.bool_):
+        if isinstance(label, numbers.Integral):
+            return int(label)
+        if np.isnan(float(label)):
+            raise ValueError(
+                f"{name} holds NaN for column {column}; give None for a column by itself."
+            )
+    raise TypeError(
+        f"{name} holds {label!r} for column {column}; a label is an integer, a string, or None for "
+        "a column by itself."
+    )
+
+
+def same_in_group(name: str, values: Any, labels: Sequence[Label], columns: Sequence[Any]) -> None:
+    """Refuse what is not the same for all columns of a group.
+
+    Args:
+        name: What the argument is called.
+        values: (k,) or (s, k) values.
+        labels: The label of each column.
+        columns: (g, d) the columns of each group, beyond k where it has fewer.
+
+    Raises:
+        TypeError: If the values are traced.
+        ValueError: If they differ within a group.
+    """
+    if not known(values):
+        raise TypeError(f"{name} is traced; with groups it has to be known before.")
+    array = np.asarray(values)
+    for own in columns:
+        of_group = array[..., [column for column in own if column < len(labels)]]
+        if (of_group != of_group[..., :1]).any():
+            raise ValueError(
+                f"{name} differs between the columns of the group {labels[own[0]]!r}, which are in "
+                "or out together; give all of them the same."
+            )

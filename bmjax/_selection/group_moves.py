@@ -1,0 +1,133 @@
+"""One group of columns dropped, added or exchanged: what the score gains, and the state after it.
+
+As in `moves`, but that several columns leave and several come, with masks in common.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float, Int
+
+from bmjax._model.bound import Masks, masking_cost
+from bmjax._model.groups import NO_COLUMN
+from bmjax._model.problem import Problem, State
+from bmjax._model.sums import MaskedSums, precision_of, variance_along, weights_and_rates
+from bmjax._model.working_set import arranged
+from bmjax._runtime.backend import Array, namespace, put, sigmoid, take
+from bmjax._selection.criterion import Criterion, width_at
+from bmjax._selection.gram import Squares, residual_square, unit_scale
+from bmjax._selection.group_slab import GroupMove, Layout, ranked_move, squares_after
+from bmjax._selection.moves import Surroundings, slab_of
+from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
+
+
+def best_group_move(  # noqa: PLR0913 - as `best_move`
+    problem: Problem,
+    rule: Criterion,
+    state: State,
+    around: Surroundings,
+    rate: Float[Array, ""],
+    rank: Int[Array, ""] | int = 0,
+) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
+    """The state after the best single move of a group from a fitted one; see `best_move`.
+
+    Args:
+        problem: The dataset, its columns by slot.
+        rule: What groups are charged.
+        state: A state that an M step leaves where it is.
+        around: The sums there, and the columns that the state is about.
+        rate: Masks and inclusion rate that a group is added with.
+        rank: 0 for the best move, 1 for the second best and so on.
+
+    Returns:
+        The state after the move, weights and noise re-estimated, the columns that it is about, and
+        the rise of the score.
+    """
+    xp, groups, n = namespace(state), problem.groups, problem.num_samples
+    assert groups is not None
+    assert groups.members is not None
+    assert around.blocks is not None
+    scale = take(unit_scale(around.squares), groups.members)
+    layout = Layout(groups.members, around.blocks * scale[:, :, None] * scale[:, None, :])
+    masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
+    new = rule.charges(width_at(rule, problem, state), layout.sizes)
+    # The bound charges a group of d columns at inclusion 1 d log(n)/2.
+    paid = 0.5 * groups.size.astype(new.dtype) * problem.log_samples
+    cost = xp.where(problem.maskable, masking_cost(problem, state, masks) - paid, -xp.inf)
+    kept = xp.where(state.active & groups.first, groups.number, NO_COLUMN)
+    own = new + put(xp.zeros_like(new), kept, cost)
+    slab = slab_of(problem, state, around)
+    rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
+    most = most_features(problem.num_rows, problem.num_features)
+    price, after = Charges(own, new, rule.by_size), squares_after(slab, layout)
+    move = ranked_move(slab, layout, after, price, rise, most, rank)
+    return *_after(problem, state, around, move, rate), move.rise
+
+
+class _Places(NamedTuple):
+    """Where the columns of a group that is added go.
+
+    Attributes:
+        features: The column in each slot after the move.
+        out: The slots that are emptied.
+        place: Those that are filled.
+        which: Which column of the added group, in those.
+    """
+
+    features: Int[Array, " m"]
+    out: Bool[Array, " m"]
+    place: Bool[Array, " m"]
+    which: Int[Array, " m"]
+
+
+def _places(
+    problem: Problem, state: State, features: Int[Array, " m"], move: GroupMove, k: int
+) -> _Places:
+    groups = problem.groups
+    assert groups is not None
+    assert groups.members is not None
+    xp, nobody = namespace(state), len(groups.members)
+    out = state.active & (groups.number == move.out)
+    into = xp.where(move.into < nobody, take(groups.members, move.into), NO_COLUMN)
+    if len(features) == k:
+        here = features[:, None] == into[None, :]
+        return _Places(features, out, xp.any(here, axis=1), xp.argmax(here, axis=1))
+    free = ~state.active | out
+    which = xp.cumsum(free, dtype=xp.int32) - 1
+    column = take(into, which)
+    place = free & (which < len(into)) & (column < NO_COLUMN)
+    return _Places(xp.where(place, column, features), out, place, xp.where(place, which, 0))
+
+
+def _after(
+    problem: Problem, state: State, around: Surroundings, move: GroupMove, rate: Float[Array, ""]
+) -> tuple[State, Int[Array, " m"]]:
+    """The state after a move and the M step that follows, and the columns that it is about."""
+    xp, k, sums, n = namespace(state), len(around.slope), around.sums, problem.num_samples
+    features, out, place, which = _places(problem, state, around.features, move, k)
+    # First the residual without what is dropped, then the sums with what is added.
+    held = xp.where(state.active & ~out & ~place, around.anchor, 0)
+    back = around.anchor - held
+    added = xp.where(place, features, NO_COLUMN)
+    products = xp.where(place[:, None], 0, take(around.with_all.T, added).T)
+    slope = take(around.slope, added) + take(around.with_all.T, added) @ back
+    assert around.blocks is not None
+    own = take(around.blocks, move.into)[which][:, which]
+    rows, columns = place[:, None], place[None, :]
+    gram = xp.where(rows, rate * products.T, xp.where(columns, rate * products, sums.gram))
+    after = MaskedSums(
+        gram=xp.where(rows & columns, rate**2 * own, gram),
+        variance=xp.where(
+            rows & columns, rate * (1 - rate) * own, xp.where(rows | columns, 0, sums.variance)
+        ),
+        slope=xp.where(place, rate * slope, sums.slope + sums.gram @ back),
+        square=sums.square + back @ (2 * sums.slope + sums.gram @ back),
+        kept=xp.where(place, rate * n, sums.kept),
+        left_out=xp.where(place, (1 - rate) * n, sums.left_out),
+    )
+    mask_mean = xp.where(rows, rate, xp.where(out[:, None], 0, state.mask_mean))
+    before = state._replace(weights=held, mask_mean=mask_mean)
+    moved = weights_and_rates(problem, before, after, (state.active & ~out) | place)
+    square = residual_square(Squares(after.gram, held, after.slope, after.square, n), moved.weights)
+    variance = (square + variance_along(moved.weights, after.variance)) / n
+    moved = moved._replace(noise_precision=precision_of(problem, variance))
+    return arranged(moved, features, k)

@@ -1,0 +1,247 @@
+"""Every drop, addition and exchange of a whole group of columns, from sums over samples.
+
+Columns leave and enter a slab one by one, each by a rank-one update, so that a group whose columns
+are combinations of others ends with those that are none. With V the inverse of X'X over the slots,
+b the coefficients, r = X'residual and D = X'X - (X'X) V (X'X) what the slots leave of products:
+dropping g adds b_g' V_gg^-1 b_g to the sum of squared residuals, adding g takes r_g' D_gg^-1 r_g
+off, and an exchange is an addition to the slab without the group.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float, Int
+
+from bmjax._model.groups import NO_COLUMN
+from bmjax._runtime.backend import Array, fori_loop, map_rows, namespace, put, take
+from bmjax._selection.gram import Rows, Squares
+from bmjax._selection.neighbours import After, Charges, Rise
+from bmjax._selection.slab import Move, Slab, Source, change_of, moved
+
+
+class Layout(NamedTuple):
+    """The groups that a search chooses among.
+
+    Attributes:
+        members: The columns of each group, `NO_COLUMN` where it has fewer.
+        blocks: The products of the columns of each group, of unit length.
+    """
+
+    members: Int[Array, "g d"]
+    blocks: Float[Array, "g d d"]
+
+    @property
+    def there(self) -> Bool[Array, "g d"]:
+        """The places that hold a column."""
+        return self.members < NO_COLUMN
+
+    @property
+    def sizes(self) -> Int[Array, " g"]:
+        """How many columns each group has."""
+        xp = namespace(self.members)
+        return xp.sum(self.there, axis=1, dtype=xp.int32)
+
+    def slots(self, slab: Slab) -> Int[Array, "g d"]:
+        """The slot of each column, -1 for none."""
+        xp, (m, k) = namespace(slab.gram), slab.gram.shape
+        numbers = xp.arange(1, m + 1, dtype=xp.int32)
+        return take(put(xp.zeros(k, xp.int32), slab.features, numbers), self.members) - 1
+
+    def kept(self, slab: Slab) -> Bool[Array, " g"]:
+        """The groups of which a column has a slot."""
+        return namespace(slab.gram).any(self.slots(slab) >= 0, axis=1)
+
+
+def layout_of(source: Squares | Rows, members: Int[Array, "g d"]) -> Layout:
+    """The groups of a dataset, for columns of unit length."""
+    return Layout(members, blocks_of(source, members))
+
+
+def blocks_of(source: Squares | Rows, members: Int[Array, "g d"]) -> Float[Array, "g d d"]:
+    """The products of the columns of each group, zero where it has no column."""
+
+    def of_one(own: Int[Array, " d"]) -> Float[Array, "d d"]:
+        if isinstance(source, Squares):
+            return take(take(source.gram, own).T, own)
+        rows = take(source.X, own) * take(source.scale, own)[:, None]
+        counted = rows if source.counts is None else rows * source.counts[None, :]
+        return counted @ rows.T
+
+    return map_rows(of_one, members)
+
+
+class GroupMove(NamedTuple):
+    """A group dropped, added, or exchanged for another.
+
+    Attributes:
+        out: The group that is dropped; the number of groups for none.
+        into: The group that is added; the number of groups for none.
+        rise: By how much the score rises while the charges stay as they are; inf if forced.
+    """
+
+    out: Int[Array, ""]
+    into: Int[Array, ""]
+    rise: Float[Array, ""]
+
+
+def squares_after(slab: Slab, layout: Layout) -> After:
+    """||residual||^2 after each move of a group, infinite for one that is not possible."""
+    xp, kept = namespace(slab.gram), layout.kept(slab)
+    groups, candidate = len(kept), ~kept
+
+    def exchanged(i: Array, swap: Float[Array, "g g"]) -> Float[Array, "g g"]:
+        one = order[i]
+        after = _after_adding(without(slab, layout.members[one]), layout, candidate)
+        return put(swap, one, after)
+
+    order = xp.argsort(candidate, stable=True).astype(xp.int32)  # the groups kept come first
+    blank = xp.full((groups, groups), xp.inf, slab.gram.dtype)
+    return After(
+        drop=squares_after_drops(slab, layout),
+        add=_after_adding(slab, layout, candidate),
+        swap=fori_loop(xp.sum(kept, dtype=xp.int32), exchanged, blank),
+    )
+
+
+def squares_after_drops(slab: Slab, layout: Layout) -> Float[Array, " g"]:
+    """||residual||^2 after dropping each group, infinite for one that is not in."""
+    xp, slots = namespace(slab.gram), layout.slots(slab)
+    here = slots >= 0
+    both = here[:, :, None] & here[:, None, :]
+    inverse = xp.where(both, slab.inverse[slots[:, :, None], slots[:, None, :]], 0)
+    coef = xp.where(here, slab.coef[slots], 0)
+    # The pivots are one over what the others leave of a column of unit length, so none is below 1.
+    lost = _explained(inverse, coef, here, 0.5)
+    return xp.where(xp.any(here, axis=1), slab.square + lost, xp.inf)
+
+
+def _after_adding(slab: Slab, layout: Layout, candidate: Bool[Array, " g"]) -> Float[Array, " g"]:
+    """||residual||^2 after adding each group; infinite for those kept and those of no use."""
+    xp, members = namespace(slab.gram), layout.members
+    reach, gram = (take(rows.T, members) for rows in (slab.reach, slab.gram))  # (g, d, m)
+    left = layout.blocks - reach @ xp.swapaxes(gram, 1, 2)
+    least = rank_of(slab)
+    some = xp.any(xp.diagonal(left, axis1=1, axis2=2) > least, axis=1)
+    gain = _explained(left, take(slab.slope, members), layout.there, least)
+    return xp.where(candidate & some, xp.maximum(slab.square - gain, 0), xp.inf)
+
+
+def rank_of(slab: Slab) -> float:
+    """A column of unit length with less left than this is a combination of others."""
+    return 100 * len(slab.features) * float(namespace(slab.gram).finfo(slab.gram.dtype).eps)
+
+
+def _explained(
+    matrix: Float[Array, "g d d"],
+    vector: Float[Array, "g d"],
+    there: Bool[Array, "g d"],
+    least: float,
+) -> Float[Array, " g"]:
+    """vector' matrix^-1 vector of each group, without columns whose pivot is below the least."""
+    xp = namespace(matrix)
+
+    def eliminate(p: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        matrix, vector, gain = carry
+        column = matrix[:, :, p]
+        pivot = column[:, p]
+        use = there[:, p] & (pivot > least)
+        over = xp.where(use, 1 / xp.where(use, pivot, 1), 0)
+        share = vector[:, p] * over
+        gain = gain + share * vector[:, p]
+        vector = vector - share[:, None] * column
+        outer = column[:, :, None] * column[:, None, :]
+        return matrix - over[:, None, None] * outer, vector, gain
+
+    carry = matrix, vector, xp.zeros(len(matrix), matrix.dtype)
+    return fori_loop(matrix.shape[1], eliminate, carry)[2]
+
+
+class _Nothing(NamedTuple):
+    """Where a slab that only loses columns gets its sums from."""
+
+    blank: Float[Array, " k"]
+
+    def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
+        """No products."""
+        del feature
+        return self.blank
+
+    def leftover(self, features: Array, coef: Array) -> tuple[Array, Array]:
+        """Never asked for."""
+        raise NotImplementedError
+
+
+def without(slab: Slab, columns: Int[Array, " d"]) -> Slab:
+    """The slab without some columns, by rank-one updates."""
+    xp, k = namespace(slab.gram), len(slab.slope)
+    source, none = _Nothing(xp.zeros_like(slab.slope)), xp.asarray(k, xp.int32)
+
+    def drop(p: Array, slab: Slab) -> Slab:
+        here = slab.used & (slab.features == columns[p])
+        slot = xp.argmax(here).astype(xp.int32)
+        move = Move(slot, none, slab.square, slab.squares_after_drops[slot])
+        return moved(source, slab, move, change_of(slab, move), xp.any(here))
+
+    return fori_loop(len(columns), drop, slab)
+
+
+def with_columns(
+    source: Source, slab: Slab, columns: Int[Array, " d"], exists: Bool[Array, " d"]
+) -> Slab:
+    """The slab with those of some columns that are no combinations of others, one by one."""
+    xp, (m, k), least = namespace(slab.gram), slab.gram.shape, rank_of(slab)
+    no_slot = xp.asarray(m, xp.int32)
+
+    def add(p: Array, slab: Slab) -> Slab:
+        feature = xp.minimum(columns[p], k - 1)
+        free = 1 - slab.reach[:, feature] @ slab.gram[:, feature]
+        go = exists[p] & (free > least) & ~xp.all(slab.used)
+        gain = slab.slope[feature] ** 2 / xp.where(go, free, 1)
+        move = Move(no_slot, feature, slab.square, xp.maximum(slab.square - gain, 0))
+        change = change_of(slab, move)
+        change = change._replace(free=xp.where(go, change.free, 1))
+        return moved(source, slab, move, change, go)
+
+    return fori_loop(len(columns), add, slab)
+
+
+def ranked_move(  # noqa: PLR0913 - what a choice depends on
+    slab: Slab,
+    layout: Layout,
+    after: After,
+    price: Charges,
+    rise: Rise,
+    most: Int[Array, ""] | int,
+    rank: Int[Array, ""] | int = 0,
+) -> GroupMove:
+    """The best move of a group (rank 0), the second best (rank 1), and so on.
+
+    Args:
+        slab: The present subset of columns.
+        layout: The groups.
+        after: ||residual||^2 after each move.
+        price: What each group costs.
+        rise: The rise of the log likelihood.
+        most: How many columns there may be.
+        rank: Which move.
+    """
+    xp = namespace(slab.gram)
+    kept, sizes, square = layout.kept(slab), layout.sizes, slab.square
+    groups, size = len(sizes), xp.sum(kept, dtype=xp.int32)
+    room = xp.minimum(most, len(slab.features)) - xp.sum(xp.where(kept, sizes, 0), dtype=xp.int32)
+    here = price.of_size(size)
+
+    def risen(after: Array, saved: Array, possible: Array) -> Array:
+        possible = possible & xp.isfinite(after)
+        return xp.where(possible, rise(square, xp.where(possible, after, square)) + saved, -xp.inf)
+
+    drop = risen(after.drop, price.kept + (here - price.of_size(size - 1)), kept)
+    add = risen(after.add, (here - price.of_size(size + 1)) - price.new, sizes <= room)
+    fits = sizes[None, :] <= room + sizes[:, None]
+    swap = risen(after.swap, price.kept[:, None] - price.new[None, :], fits)
+    rises = xp.concatenate([drop, add, swap.ravel()])
+    last = len(rises) - 1
+    chosen = xp.argsort(-rises, stable=True)[xp.minimum(rank, last)].astype(xp.int32)
+    swaps, pair = chosen >= 2 * groups, xp.maximum(chosen - 2 * groups, 0)
+    out = xp.where(swaps, pair // groups, xp.where(chosen < groups, chosen, groups))
+    into = xp.where(swaps, pair % groups, xp.where(chosen < groups, groups, chosen - groups))
+    return GroupMove(out.astype(xp.int32), into.astype(xp.int32), rises[chosen])

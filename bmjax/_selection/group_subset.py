@@ -1,0 +1,235 @@
+"""Which groups of columns to keep, if a kept one is never masked: a search over subsets of groups.
+
+Every drop, addition and exchange of a whole group is judged in closed form; see `group_slab`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+from jaxtyping import Bool, Float, Int
+
+from bmjax._model.groups import NO_COLUMN
+from bmjax._model.problem import Problem
+from bmjax._runtime.backend import Array, map_rows, namespace, put, select, take, while_loop
+from bmjax._selection.criterion import Criterion
+from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
+from bmjax._selection.group_slab import (
+    GroupMove,
+    Layout,
+    blocks_of,
+    ranked_move,
+    squares_after,
+    squares_after_drops,
+    with_columns,
+    without,
+)
+from bmjax._selection.neighbours import After, Charges, Rise, likelihood_rise, most_features
+from bmjax._selection.slab import Slab, Source, begun, refreshed
+from bmjax._selection.subset import whole_slab
+
+# Drops after which everything is computed anew, for the sake of rounding.
+_FRESH = 8
+
+
+class GroupRules(NamedTuple):
+    """The prices and limits of a search.
+
+    Attributes:
+        layout: The groups.
+        charge: What each group is charged at a slab, where the weights are spread as they are.
+        by_size: What a subset of 0, 1, ... groups is charged as such.
+        rise: The rise of the log likelihood.
+        most: Largest number of columns allowed.
+        least: A rise of the score that is not below what rounding may make of nothing.
+        needed: The groups that have to be in, where they explain anything.
+    """
+
+    layout: Layout
+    charge: Callable[[Slab], Float[Array, " g"]]
+    by_size: Float[Array, " sizes"]
+    rise: Rise
+    most: Int[Array, ""] | int
+    least: float | Array
+    needed: Bool[Array, " g"]
+
+    def prices(self, slab: Slab) -> Charges:
+        """What each group costs at a slab."""
+        each = self.charge(slab)
+        xp = namespace(each)
+        return Charges(xp.where(self.needed, -xp.inf, each), each, self.by_size)
+
+    def spent(self, slab: Slab) -> Float[Array, ""]:
+        """What the groups of a slab cost."""
+        price, kept = self.prices(slab), self.layout.kept(slab)
+        xp = namespace(kept)
+        each = xp.sum(xp.where(kept & ~self.needed, price.new, 0))
+        return each + price.of_size(xp.sum(kept, dtype=xp.int32))
+
+    def gain(self, before: Slab, after: Slab) -> Float[Array, ""]:
+        """By how much the score rises from one slab to another, each at its own prices."""
+        rise = self.rise(before.square, after.square)
+        return rise - self.spent(after) + self.spent(before)
+
+
+def best_groups(
+    problem: Problem, rule: Criterion, tall: bool, slots: int
+) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
+    """The subset of groups of the highest score that a search by single moves finds.
+
+    From nothing, and where the data are tall from all groups as well.
+
+    Args:
+        problem: The dataset, with groups.
+        rule: What a group is charged.
+        tall: Whether there are more samples than columns.
+        slots: How many columns there is room for; all of them where the data are tall.
+
+    Returns:
+        The columns of these groups, least squares on them, and whether there was no room for more.
+    """
+    xp, members = namespace(problem), _members(problem)
+    if tall:
+        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
+        source, scale = unit_columns(sums)
+        rules = _rules(problem, rule, Layout(members, blocks_of(source, members)))
+        slab, full = _from_both_ends(source, rules), xp.asarray(False)
+    else:
+        scale = unit_scale(problem.squares)
+        source = Rows(problem.X, problem.y, problem.sample_weights, scale)
+        rules = _rules(problem, rule, Layout(members, blocks_of(source, members)))
+        k, dtype = len(scale), problem.dtype
+        empty = xp.full(slots, k, xp.int32)
+        blank = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
+        slab = _search(source, blank, rules)
+        full = xp.sum(~slab.used, dtype=xp.int32) < members.shape[1]
+    kept = rules.layout.kept(slab)
+    columns = xp.where(kept[:, None], members, NO_COLUMN)
+    support = put(xp.zeros(len(scale), bool), columns.ravel(), True)
+    coef = put(xp.zeros_like(scale), slab.features, slab.coef)
+    return support | ~problem.maskable, coef * scale, full
+
+
+def _members(problem: Problem) -> Int[Array, "g d"]:
+    assert problem.groups is not None
+    assert problem.groups.members is not None
+    return problem.groups.members
+
+
+def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
+    """The prices and limits of a search under a criterion."""
+    xp, n = namespace(problem), problem.num_samples
+    floor = n * problem.noise_floor
+    needed = xp.any(take(~problem.maskable, layout.members), axis=1)
+
+    def charge(slab: Slab) -> Array:
+        precision = problem.noise_precision
+        if precision is None:
+            precision = n / xp.maximum(slab.square, floor)
+        coef = take(put(xp.zeros_like(slab.slope), slab.features, slab.coef), layout.members)
+        # Summed over the columns of a group it is the square of what they add to y together.
+        strength = coef * (layout.blocks @ coef[:, :, None])[:, :, 0] * precision / n
+        chosen = layout.there & (layout.kept(slab) & ~needed)[:, None]
+        return rule.charges(rule.width(strength.ravel(), chosen.ravel()), layout.sizes)
+
+    return GroupRules(
+        layout=layout,
+        charge=charge,
+        by_size=rule.by_size,
+        rise=likelihood_rise(n, problem.noise_precision, floor),
+        most=most_features(problem.num_rows, problem.num_features),
+        least=25 * n * float(xp.finfo(problem.dtype).eps),
+        needed=needed,
+    )
+
+
+def _from_both_ends(sums: Squares, rules: GroupRules) -> Slab:
+    """The better of two searches, from nothing and from as many groups as there may be.
+
+    The latter are those that say most of y alone.
+    """
+    layout = rules.layout
+    xp, k, members = namespace(sums.gram), len(sums.anchor), layout.members
+    empty = refreshed(sums, whole_slab(sums, xp.zeros(k, bool)))
+
+    def from_one(start: Bool[Array, " g"]) -> tuple[Slab, Array]:
+        columns = xp.where(start[:, None], members, NO_COLUMN).ravel()
+        support = put(xp.zeros(k, bool), columns, True)
+        end = _search(sums, _eliminated(sums, whole_slab(sums, support), rules), rules)
+        return end, rules.gain(empty, end)
+
+    alone = xp.where(rules.needed, -xp.inf, squares_after(empty, layout).add)
+    order = xp.argsort(alone, stable=True).astype(xp.int32)
+    fits = xp.cumsum(layout.sizes[order], dtype=xp.int32) <= rules.most
+    starts = xp.stack([rules.needed, rules.needed | put(xp.zeros_like(fits), order, fits)])
+    ends, scores = map_rows(from_one, starts)
+    best = xp.argmax(scores).astype(xp.int32)
+    end: Slab = jax.tree.map(lambda leaf: leaf[best], ends)
+    return end
+
+
+def _search(source: Source, start: Slab, rules: GroupRules) -> Slab:
+    """Make the best move of a group until none raises the score."""
+    xp, layout = namespace(start.gram), rules.layout
+    most_moves = xp.asarray(10 * len(layout.members), xp.int32)
+
+    def advance(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
+        slab, steps, _ = carry
+        move = _best(slab, squares_after(slab, layout), rules)
+        after = _moved(source, slab, move, rules)
+        gain = rules.gain(slab, after)
+        forced = xp.isposinf(move.rise) & take(layout.kept(after), move.into)
+        go = forced | ((move.rise > rules.least) & (gain > rules.least))
+        return select(go, after, slab), steps + 1, go & (steps < most_moves)
+
+    carry = refreshed(source, start), xp.zeros((), xp.int32), xp.asarray(True)
+    return while_loop(lambda carry: carry[2], advance, carry)[0]
+
+
+def _best(slab: Slab, after: After, rules: GroupRules) -> GroupMove:
+    """The move that raises the score the most; first of all the addition of a needed group."""
+    layout = rules.layout
+    xp, kept = namespace(slab.gram), layout.kept(slab)
+    move = ranked_move(slab, layout, after, rules.prices(slab), rules.rise, rules.most)
+    free = xp.sum(~slab.used, dtype=xp.int32)
+    missing = rules.needed & ~kept & xp.isfinite(after.add) & (layout.sizes <= free)
+    none, first = xp.asarray(len(kept), xp.int32), xp.argmax(missing).astype(xp.int32)
+    return select(xp.any(missing), GroupMove(none, first, xp.full_like(move.rise, xp.inf)), move)
+
+
+def _moved(source: Source, slab: Slab, move: GroupMove, rules: GroupRules) -> Slab:
+    """The slab after a move, computed anew."""
+    members, blocks = rules.layout
+    xp, nobody = namespace(slab.gram), len(members)
+    out, into = (
+        xp.where(group < nobody, take(members, group), NO_COLUMN) for group in (move.out, move.into)
+    )
+    exists = xp.diagonal(take(blocks, move.into)) > 0
+    slab = with_columns(source, without(slab, out), into, exists)
+    return refreshed(source, slab)
+
+
+def _eliminated(source: Source, start: Slab, rules: GroupRules) -> Slab:
+    """Groups dropped from a large subset, one by one, as long as the score rises.
+
+    A drop alone costs no more than an update, so additions and exchanges are left for the search
+    that follows.
+    """
+    xp, layout = namespace(start.gram), rules.layout
+    groups, dtype = len(layout.members), start.gram.dtype
+    nowhere = xp.full(groups, xp.inf, dtype), xp.full((groups, groups), xp.inf, dtype)
+
+    def drop(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
+        slab, since, _ = carry
+        after = After(squares_after_drops(slab, layout), *nowhere)
+        move = ranked_move(slab, layout, after, rules.prices(slab), rules.rise, rules.most)
+        dropped = without(slab, take(layout.members, move.out))
+        go = (move.rise > rules.least) & (rules.gain(slab, dropped) > rules.least)
+        return select(go, dropped, slab), since + 1, go
+
+    def round_of_drops(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
+        fresh = refreshed(source, carry[0]), xp.zeros((), xp.int32), xp.asarray(True)
+        return while_loop(lambda c: c[2] & (c[1] < _FRESH), drop, fresh)
+
+    carry = start, xp.zeros((), xp.int32), xp.asarray(True)
+    return while_loop(lambda c: c[2], round_of_drops, carry)[0]
