@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from bmjax import Result, Student
-from bmjax._results.prediction import mask_variances
+from bmjax._results.prediction import mask_variance_at
 from bmjax._solvers.paper import Solver
 
 __all__ = [
@@ -59,6 +59,8 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
             Results are in the user's units either way.
         unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
             or their names if X has string column names.
+        groups: (k,) labels of columns that are kept or pruned together, such as the dummies of a
+            categorical variable; None for a column by itself.
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
         noise_precision: One over the noise variance where it is known.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
@@ -102,6 +104,7 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         fit_intercept: bool = True,
         standardize: bool = False,
         unmasked: ArrayLike | Sequence[str] | None = None,
+        groups: Sequence[int | str | None] | None = None,
         solver: Solver | str | None = None,
         noise_precision: float | None = None,
         initial_inclusion: ArrayLike | None = None,
@@ -117,6 +120,7 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
             fit_intercept=fit_intercept,
             standardize=standardize,
             unmasked=unmasked,
+            groups=groups,
             solver=solver,
             initial_inclusion=initial_inclusion,
             starts=starts,
@@ -197,6 +201,8 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
             are in the user's units either way.
         unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
             or their names if X has string column names.
+        groups: (k,) labels of columns that are kept or pruned together, such as the dummies of a
+            categorical variable; None for a column by itself.
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
         starts: How many starts, or their rates, (s,) or (s, k). Default: 2.
@@ -277,7 +283,9 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
         """
         X = self._new_samples(X)
         result = self.result_
-        by_masks = (X - result.center) ** 2 @ mask_variances(result.weights, result.inclusion)
+        by_masks = mask_variance_at(
+            X - result.center, result.weights, result.inclusion, result.groups
+        )
         p = result.family.mean(self._predictor(X), by_masks)
         return np.column_stack([1 - p, p])
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from bmjax._fitting.units import Units
+from bmjax._model.groups import padded
 from bmjax._model.options import Frame, Options
 from bmjax._model.problem import DUST, Problem
 from bmjax._results.parts import Moments
@@ -103,9 +104,6 @@ def enter_on_host(
     of_features = None
     if shape.features > k + int(frame.intercept):
         of_features = np.int32(k + int(frame.intercept))
-    groups = options.groups
-    if groups is not None:
-        groups = groups.padded(spare - int(frame.intercept))
     problem = Problem(
         columns,
         whole,
@@ -115,7 +113,7 @@ def enter_on_host(
         unmasked,  # type: ignore[arg-type]
         of_features,  # type: ignore[arg-type]
         options.family,
-        groups=groups,
+        groups=padded(options.groups, spare - int(frame.intercept)),
     )
     return problem, options, units
 

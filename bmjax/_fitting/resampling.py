@@ -16,8 +16,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._checks import inputs, validate
+from bmjax._checks.groups import group_labels
 from bmjax._fitting.batch import fit_batch
 from bmjax._io.progress_bar import progress_bar
+from bmjax._model.groups import groups_of
 from bmjax._results.names import Names, by_number, names_of
 from bmjax._runtime.debugging import unwatched
 
@@ -34,7 +36,8 @@ class StabilitySelection(NamedTuple):
             complementary halves; they fall with the number of resamples, not of samples.
         threshold: The frequency from which on a feature counts as stable.
         stable: The features at or above it.
-        average_size: How many features a fit kept on average (q). Unmasked ones do not count.
+        average_size: How many features a fit kept on average (q). Unmasked ones do not count, and
+            a group of columns counts as one.
         expected_false: Bound on the expected number of stable features that a fit keeps no more
             often than average, q^2 / ((2 threshold - 1) k), of k features that may be masked.
         expected_false_unimodal: A sharper bound, if the distribution of the share of pairs that
@@ -173,6 +176,9 @@ def stability_selection(
     maskable = np.ones(k, bool)
     if unmasked is not None:
         maskable = ~np.asarray(validate.chosen_features("unmasked", unmasked, k))
+    if options.get("groups") is not None:  # a group counts as one feature
+        groups = groups_of(group_labels("groups", options["groups"], k))
+        maskable &= True if groups is None else np.asarray(groups.first)
     average, choices = supports[:, maskable].sum(axis=1).mean(), max(maskable.sum(), 1)
     # A feature of frequency 3/4 after 100 fits is stable, whatever 3 * 25 / 100 rounds to.
     stable = frequencies >= threshold - 1e-12

@@ -50,6 +50,7 @@ class MaskingSelector(LinearSelector):
         fit_intercept: bool = True,
         standardize: bool = False,
         unmasked: ArrayLike | Sequence[str] | None = None,
+        groups: Sequence[int | str | None] | None = None,
         solver: Solver | str | None = None,
         initial_inclusion: ArrayLike | None = None,
         starts: ArrayLike | None = None,
@@ -63,6 +64,7 @@ class MaskingSelector(LinearSelector):
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.unmasked = unmasked
+        self.groups = groups
         self.solver = solver
         self.initial_inclusion = initial_inclusion
         self.starts = starts
@@ -82,6 +84,7 @@ class MaskingSelector(LinearSelector):
                 sample_weights=counts,
                 intercept=self.fit_intercept,
                 unmasked=self._unmasked(),
+                groups=self.groups,
                 standardize=self.standardize,
                 solver=self._solver(),
                 initial_inclusion=self.initial_inclusion,

@@ -296,6 +296,10 @@ def predictor(problem: Problem, state: State) -> tuple[Float[Array, " n"], Float
     xp = namespace(state)
     weights = xp.where(state.active, state.weights, 0)
     masked = problem.X * state.mask_mean
+    if problem.groups is not None:
+        effects = problem.groups.summed(problem.X * weights[:, None])
+        spread = state.mask_mean - state.mask_mean**2
+        return weights @ masked, xp.sum(effects**2 * spread, axis=0)
     return weights @ masked, weights**2 @ (masked * (problem.X - masked))
 
 

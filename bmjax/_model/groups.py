@@ -53,15 +53,18 @@ class Groups(NamedTuple):
         """Sums over the columns of each group, in the place of its first column, else zero."""
         return (self.same & self.first[:, None]).astype(values.dtype) @ values
 
-    def padded(self, columns: int) -> "Groups":
-        """The same with so many columns more that belong to nobody."""
-        xp, before = namespace(self.number), len(self.number)
-        beyond = xp.arange(before, before + columns, dtype=xp.int32)
-        return self._replace(
-            number=xp.concatenate([self.number, beyond]),
-            size=xp.concatenate([self.size, xp.ones(columns, xp.int32)]),
-            first=xp.concatenate([self.first, xp.ones(columns, bool)]),
-        )
+
+def padded(groups: Groups | None, columns: int) -> Groups | None:
+    """The groups with so many columns more that are none of the dataset's."""
+    if groups is None:
+        return None
+    xp, before = namespace(groups.number), len(groups.number)
+    beyond = xp.arange(before, before + columns, dtype=xp.int32)
+    return groups._replace(
+        number=xp.concatenate([groups.number, beyond]),
+        size=xp.concatenate([groups.size, xp.ones(columns, xp.int32)]),
+        first=xp.concatenate([groups.first, xp.ones(columns, bool)]),
+    )
 
 
 def groups_of(labels: Sequence[object]) -> Groups | None:

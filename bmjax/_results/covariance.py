@@ -97,8 +97,7 @@ def uncertainty_of(
         freedom = xp.maximum(left, 1).astype(square.dtype)
         variance = square / freedom
     else:
-        spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
-        variance = 1 / problem.noise_precision + spread @ problem.mean_squares
+        variance = 1 / problem.noise_precision + _of_masks(problem, state, products.gram)
     # With an intercept the columns and y are centred, and these are variances.
     of_y = problem.target_square
     varies = xp.where(of_y > 0, of_y, 1)
@@ -115,6 +114,19 @@ def uncertainty_of(
         r_squared=xp.where(of_y > 0, explained, 0),
         freedom=freedom,
     )
+
+
+def _of_masks(
+    problem: Problem | Totals, state: State, gram: Float[Array, "m m"]
+) -> Float[Array, ""]:
+    """The variance that masks give the predictor, on average over samples."""
+    xp = namespace(state)
+    coef = xp.where(state.active, state.coef, 0)
+    if problem.groups is None:
+        spread = coef * (state.weights - coef)  # weights^2 inclusion (1 - inclusion)
+        return spread @ problem.mean_squares
+    size = coef * xp.exp(-0.5 * xp.where(state.active, state.log_odds, 0))
+    return size @ xp.where(problem.groups.same, gram, 0) @ size / problem.num_samples
 
 
 def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "m k"]:

@@ -85,6 +85,8 @@ def _(
         raise NotImplementedError(
             f"a fit has derivatives for family='gaussian' only, not for {problem.family.name!r}."
         )
+    if problem.groups is not None:
+        raise NotImplementedError("a fit with groups of columns has no derivatives yet.")
     move = tangents[0]
     log_precision = jnp.zeros_like(state.noise_precision)
     if move.noise_precision is not None:

@@ -15,11 +15,12 @@ from jaxtyping import Bool, Float, Int
 from bmjax._checks import validate
 from bmjax._checks.arrays import floating_array
 from bmjax._checks.groups import Label
+from bmjax._model.groups import groups_of
 from bmjax._model.problem import Status
 from bmjax._results.names import Names, feature_names, in_order
 from bmjax._results.notes import collinearity_notes, level_notes, masked_rows_notes, zero_notes
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
-from bmjax._results.prediction import mask_variances, new_samples, noise_deviation
+from bmjax._results.prediction import mask_variance_at, new_samples, noise_deviation
 from bmjax._results.refit import RefitResult, half_width, refit
 from bmjax._results.summary import Summary, figure
 from bmjax._runtime.backend import Array
@@ -292,7 +293,8 @@ class Result:
                 a frame, if the fit was made from one, the columns of the same names.
             return_std: Whether to return the standard deviation of y there as well. Its variance
                 is the sum of three: the noise, the masks', weights^2 inclusion (1 - inclusion)
-                times the squared feature, and that of the estimated effects given the masks. That
+                times the squared feature (of a group, times the square of its effect), and that
+                of the estimated effects given the masks. That
                 of Student's t with no more than two degrees of freedom is infinite; an outcome of
                 probability p has the variance p (1 - p).
 
@@ -378,8 +380,7 @@ class Result:
 
     def _by_masks(self, away: jax.Array) -> jax.Array:
         """The variance that masks give the linear predictor of samples less the center."""
-        variances = mask_variances(self.weights, self.inclusion)
-        return jnp.einsum("...nk,...k->...n", away**2, variances)
+        return mask_variance_at(away, self.weights, self.inclusion, self.groups)
 
     def raise_for_status(self) -> None:
         """Do nothing if every fit ended well, at its fixed point or at an exact fit.
@@ -472,14 +473,23 @@ class Result:
         }
         notes, errors, refitted, standardized = (), None, None, None
         coef, inclusion = np.asarray(self.coef), np.asarray(self.inclusion)
+        groups = None if self.groups is None else groups_of(self.groups)
+        labels = None
+        if self.groups is not None:
+            labels = tuple("" if label is None else str(label) for label in self.groups)
         if self.uncertainty is not None:
             errors = np.asarray(self.uncertainty.standard_errors)
             refitted = np.asarray(self.uncertainty.least_squares)
             standardized = np.asarray(self.standardized)
             features = np.asarray(self.uncertainty.features)
             correlation = np.asarray(self.uncertainty.correlation, float)
-            notes = collinearity_notes(names, support, features, correlation)
-            notes += zero_notes(names, np.asarray(self.conf_int()))
+            intervals, apart = np.asarray(self.conf_int()), correlation
+            if groups is not None:  # of its columns it is known that they act together
+                alone = groups.size == 1
+                intervals = np.where(alone[:, None], intervals, np.nan)
+                apart = np.where(groups.same[np.minimum(features, len(names) - 1)], 0, correlation)
+            notes = collinearity_notes(names, support, features, apart)
+            notes += zero_notes(names, intervals)
             notes += masked_rows_notes(names, support, coef, refitted, errors, inclusion)
             if self.moments is not None:
                 notes = level_notes(support, features, correlation, self.moments) + notes
@@ -494,6 +504,7 @@ class Result:
             odds=not self._has_units,
             facts=facts,
             notes=notes,
+            groups=labels,
         )
 
     def _noise_facts(self) -> dict[str, str]:

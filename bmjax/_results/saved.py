@@ -132,12 +132,14 @@ def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -
     names = result.names
     head = {
         "format": FORMAT,
-        "version": 1 if result.family is None else 2,
+        "version": 1 if result.family is None and result.groups is None else 2,
         **(extra or {}),
         "names": None if names is None else {"features": names.features, "target": names.target},
     }
     if result.family is not None:
         head["family"] = result.family.name
+    if result.groups is not None:
+        head["groups"] = result.groups
     if ending == ".npz":
         buffer = io.BytesIO()
         arrays["about"] = np.asarray(json.dumps(head))
@@ -167,7 +169,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     try:
         head, arrays = _archive(content) if content[:2] == b"PK" else _text(content)
         names, version = head.pop("names"), int(head.pop("version"))
-        family = head.pop("family", None)
+        family, groups = head.pop("family", None), head.pop("groups", None)
         known = head.pop("format") == FORMAT
     except _TROUBLE as error:
         raise ValueError(
@@ -182,7 +184,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "update bmjax."
         )
     try:
-        return Saved(_assembled(arrays, names, family), head)
+        result = _assembled(arrays, names, family)
+        return Saved(result._replace(groups=None if groups is None else tuple(groups)), head)
     except _TROUBLE as error:
         raise ValueError(f"{place} is damaged ({error!r}): fit again.") from None
 
@@ -210,7 +213,7 @@ def _leaves(result: Result) -> list[tuple[str, Any]]:
     """The arrays of a result by name."""
     leaves = []
     for name, value in vars(result).items():
-        if name == "names" or value is None:
+        if name in ("names", "groups") or value is None:
             continue
         if name in _PARTS or name == "family":
             pairs = zip(value._fields, value, strict=True)

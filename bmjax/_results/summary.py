@@ -25,6 +25,7 @@ class Summary:
         standardized: Effects in standard deviations of y per standard deviation of the feature
             (log-odds of a logistic fit); or None.
         odds: Whether effects are log-odds, so that exp(coef) is a ratio of odds.
+        groups: The label of each feature's group, "" for none; or None without groups.
 
     Example:
         >>> import bmjax
@@ -44,6 +45,7 @@ class Summary:
     refit: np.ndarray | None = None
     standardized: np.ndarray | None = None
     odds: bool = False
+    groups: tuple[str, ...] | None = None
 
     def to_pandas(self) -> Any:
         """The features as a `pandas.DataFrame`, names in its index.
@@ -51,7 +53,8 @@ class Summary:
         Raises:
             ModuleNotFoundError: If pandas is not installed.
         """
-        columns = {"coef": self.coef}
+        columns = {} if self.groups is None else {"group": np.array(self.groups, object)}
+        columns |= {"coef": self.coef}
         if self.standard_errors is not None:
             columns["standard_error"] = self.standard_errors
         if self.refit is not None:
@@ -78,7 +81,8 @@ class Summary:
             return np.exp(self.coef)
 
     def _rows(self) -> list[tuple[str, ...]]:
-        columns = {"coef": [f"{value:.5g}" for value in self.coef]}
+        columns = {} if self.groups is None else {"group": list(self.groups)}
+        columns["coef"] = [f"{value:.5g}" for value in self.coef]
         if self.odds:
             columns["odds ratio"] = [f"{value:.4g}" for value in self.odds_ratio]
         no_errors = np.full(len(self.coef), np.nan)
@@ -93,7 +97,10 @@ class Summary:
         rows: list[tuple[str, ...]] = [("feature", *columns, "kept")]
         for i in np.argsort(~self.support, kind="stable"):
             kept = bool(self.support[i])
-            cells = (c[i] if kept else pruned.get(name, "") for name, c in columns.items())
+            cells = (
+                c[i] if kept or name == "group" else pruned.get(name, "")
+                for name, c in columns.items()
+            )
             rows.append((self.names[i], *cells, "yes" if kept else "no"))
         return rows
 

@@ -94,7 +94,7 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     if name == "held":
         return Criterion(half, False, xp.zeros(most + 1, dtype), half)
     unmasked, features = ~maskable, problem.num_features
-    if problem.groups is not None:
+    if problem.groups is not None and problem.groups.members is not None:
         unmasked = unmasked & problem.groups.first
         features = xp.asarray(len(problem.groups.members), xp.int32)
     unmasked = xp.sum(unmasked, dtype=xp.int32)
@@ -138,10 +138,13 @@ def score(
     """
     xp = namespace(state)
     size = xp.sum(state.active, dtype=xp.int32)
-    if problem.groups is not None:
-        value = bound - _extra_of_groups(rule, problem, state)
+    chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
+    if isinstance(problem, Problem) and problem.groups is not None:
+        # The bound has charged (d + 1) log(n) / 2 for a group of d columns.
+        kept = state.active & problem.maskable & problem.groups.first
+        paid = 0.5 * (chosen + xp.sum(kept, dtype=bound.dtype)) * problem.log_samples
+        value = bound + paid - price_of_groups(rule, problem, state)
     else:
-        chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
         extra = charge_at(rule, problem, state) - problem.log_samples
         value = bound - chosen * extra - rule.by_size[size]
     # With more than half as many features as samples an exact fit says nothing.
@@ -149,14 +152,12 @@ def score(
     return xp.where(xp.isfinite(value) & ~idle, value, -xp.inf)
 
 
-def _extra_of_groups(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
-    """What the rule charges for the groups kept beyond what the bound does.
-
-    That is (d + 1) log(n) / 2 for a group of d columns at inclusion 1.
-    """
+def price_of_groups(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
+    """What the groups of columns that a state keeps are charged at inclusion 1."""
     xp, groups = namespace(state), problem.groups
+    assert groups is not None
     kept = state.active & groups.first
     charges = rule.charges(width_at(rule, problem, state), groups.size)
-    paid = 0.5 * (groups.size + 1).astype(charges.dtype) * problem.log_samples
-    extra = xp.sum(xp.where(kept & problem.maskable, charges - paid, 0))
-    return extra + rule.by_size[xp.sum(kept, dtype=xp.int32)]
+    each = xp.sum(xp.where(kept & problem.maskable, charges, 0))
+    size = xp.minimum(xp.sum(kept, dtype=xp.int32), len(rule.by_size) - 1)
+    return each + rule.by_size[size]

@@ -20,7 +20,7 @@ from bmjax._selection.moves import Surroundings, slab_of
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
 
 
-def best_group_move(  # noqa: PLR0913 - as `best_move`
+def best_group_move(
     problem: Problem,
     rule: Criterion,
     state: State,

@@ -136,7 +136,10 @@ def _explained(
     there: Bool[Array, "g d"],
     least: float,
 ) -> Float[Array, " g"]:
-    """vector' matrix^-1 vector of each group, without columns whose pivot is below the least."""
+    """The sum of squares that each group explains, vector' matrix^-1 vector.
+
+    Without columns whose pivot is below the least.
+    """
     xp = namespace(matrix)
 
     def eliminate(p: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:

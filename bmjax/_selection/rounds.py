@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax._model.family import by_rows
 from bmjax._model.linalg import solve_normal_equations
-from bmjax._model.problem import Problem
+from bmjax._model.problem import Problem, State
 from bmjax._model.sums import precision_of
 from bmjax._model.working_set import gathered, slots_for, spread, taken
 from bmjax._runtime.backend import Array, namespace, select, while_loop
-from bmjax._selection.criterion import Criterion
+from bmjax._selection.criterion import Criterion, price_of_groups
 
 # Searches at most, and steps of a refit at most, both rarely more than five.
 _ROUNDS, _STEPS = 8, 50
@@ -158,6 +158,11 @@ def refitted(
     )
     end = while_loop(lambda c: ~c.done, step, begun)
     weights = spread(end.weights, features, k)
+    if problem.groups is not None:
+        near = by_rows(part, family.local(part, end.weights @ part.X, still, end.noise_precision))
+        at = State(part.X[:, :0], end.weights, xp.zeros_like(weights), end.noise_precision, used)
+        score = end.value - price_of_groups(rule, near, at)
+        return Subset(support, weights, end.noise_precision, score)
     at = _local(problem, Subset(support, weights, end.noise_precision, end.value))
     strength = weights**2 * at.mean_squares * end.noise_precision
     chosen = support & problem.maskable

@@ -25,7 +25,7 @@ from bmjax._stream.fitter import best_streamed
 from bmjax._stream.passes import Passes
 
 
-@takes_options("family", "standardize", "solver", "initial_weights")
+@takes_options("family", "groups", "standardize", "solver", "initial_weights")
 @unwatched
 def fit_stream(
     blocks: Any,
@@ -76,7 +76,7 @@ def fit_stream(
     options = by_number(options, source.names)
     wanted = validate.flag("uncertainty", uncertainty)
     with jax.enable_x64(True):
-        numbers, solver, plan, frame = checked(source.k, jnp.dtype("float64"), options)
+        numbers, solver, plan, frame, _ = checked(source.k, jnp.dtype("float64"), options)
         passes = Passes(source, frame)
         assert isinstance(solver, Accelerated)
         numbers = jax.device_get(numbers)
