@@ -295,13 +295,22 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
         max_steps=jnp.asarray(validate.steps("max_steps", asked["max_steps"]), jnp.int32),
         family=family,
     )
-    numbers = numbers._replace(groups=_groups(labels, solver, numbers, intercept=intercept))
+    numbers = numbers._replace(
+        groups=_groups(
+            labels, solver, numbers, intercept=intercept, given_starts=asked["starts"] is not None
+        )
+    )
     frame = Frame(intercept, validate.flag("standardize", asked["standardize"]))
     return Checked(numbers, solver, plan, frame, labels)
 
 
 def _groups(
-    labels: tuple[Label, ...] | None, solver: Solver, numbers: Options, *, intercept: bool
+    labels: tuple[Label, ...] | None,
+    solver: Solver,
+    numbers: Options,
+    *,
+    intercept: bool,
+    given_starts: bool,
 ) -> Groups | None:
     """The groups of columns, with the feature of ones by itself; None if each is by itself."""
     groups = None if labels is None else groups_of(labels + (None,) * intercept)
@@ -315,7 +324,8 @@ def _groups(
     columns = np.asarray(groups.members).tolist()
     if numbers.unmasked is not None:
         same_in_group("unmasked", numbers.unmasked, labels, columns)
-    same_in_group("initial_inclusion or starts", numbers.rates, labels, columns)
+    rates = "starts" if given_starts else "initial_inclusion"
+    same_in_group(rates, numbers.rates, labels, columns)
     return groups
 
 

@@ -9,13 +9,14 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax._model.bound import Masks, masking_cost
 from bmjax._model.groups import NO_COLUMN
+from bmjax._model.linalg import solve_normal_equations
 from bmjax._model.problem import Problem, State
 from bmjax._model.sums import MaskedSums, precision_of, variance_along, weights_and_rates
 from bmjax._model.working_set import arranged
 from bmjax._runtime.backend import Array, namespace, put, sigmoid, take
 from bmjax._selection.criterion import Criterion, width_at
 from bmjax._selection.gram import Squares, residual_square, unit_scale
-from bmjax._selection.group_slab import GroupMove, Layout, ranked_move, squares_after
+from bmjax._selection.group_slab import GroupMove, Layout, independent, ranked_move, squares_after
 from bmjax._selection.moves import Surroundings, slab_of
 from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
 
@@ -55,12 +56,30 @@ def best_group_move(
     cost = xp.where(problem.maskable, masking_cost(problem, state, masks) - paid, -xp.inf)
     kept = xp.where(state.active & groups.first, groups.number, NO_COLUMN)
     own = new + put(xp.zeros_like(new), kept, cost)
-    slab = slab_of(problem, state, around)
+    slab = slab_of(problem, _independent(problem, state, around.sums), around)
     rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
     most = most_features(problem.num_rows, problem.num_features)
     price, after = Charges(own, new, rule.by_size), squares_after(slab, layout)
     move = ranked_move(slab, layout, after, price, rise, most, rank)
     return *_after(problem, state, around, move, rate), move.rise
+
+
+def _independent(problem: Problem, state: State, sums: MaskedSums) -> State:
+    """The state without columns that are combinations of others, which leave it the same residual.
+
+    Groups with a column for every level of a category are kept whole, but for the inverse of their
+    products only rounding would be left.
+    """
+    xp = namespace(state)
+    omega = sums.omega
+    scale = unit_scale(xp.where(state.active, xp.diagonal(omega), 0))
+    unit = omega * scale[:, None] * scale[None, :]
+    needed_first = xp.argsort(problem.maskable, stable=True).astype(xp.int32)
+    active = independent(unit, needed_first, scale > 0)
+    weights = xp.where(state.active, state.weights, 0)
+    return state._replace(
+        active=active, weights=solve_normal_equations(omega, omega @ weights, active)
+    )
 
 
 class _Places(NamedTuple):

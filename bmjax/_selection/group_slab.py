@@ -4,15 +4,18 @@ Columns leave and enter a slab one by one, each by a rank-one update, so that a 
 are combinations of others ends with those that are none. With V the inverse of X'X over the slots,
 b the coefficients, r = X'residual and D = X'X - (X'X) V (X'X) what the slots leave of products:
 dropping g adds b_g' V_gg^-1 b_g to the sum of squared residuals, adding g takes r_g' D_gg^-1 r_g
-off, and an exchange is an addition to the slab without the group.
+off, and an exchange is an addition to the slab without the group. A column that was left out as a
+combination of others stays out until its group comes again, so that where columns of one group
+are combinations of those of others, a drop or an exchange may look worse than it is.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.groups import NO_COLUMN
-from bmjax._runtime.backend import Array, fori_loop, map_rows, namespace, put, take
+from bmjax._runtime.backend import Array, cond, fori_loop, map_rows, namespace, put, take
 from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import After, Charges, Rise
 from bmjax._selection.slab import Move, Slab, Source, change_of, moved
@@ -67,6 +70,30 @@ def blocks_of(source: Squares | Rows, members: Int[Array, "g d"]) -> Float[Array
         return counted @ rows.T
 
     return map_rows(of_one, members)
+
+
+def independent(
+    matrix: Float[Array, "m m"], order: Int[Array, " m"], used: Bool[Array, " m"]
+) -> Bool[Array, " m"]:
+    """The columns used that are no combinations of those before them in an order.
+
+    Args:
+        matrix: Their products, with ones on the diagonal.
+        order: Which come first.
+        used: The columns to choose from.
+    """
+    xp, m = namespace(matrix), len(used)
+    least = _rank(m, matrix.dtype)
+
+    def eliminate(p: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, chosen = carry
+        one = order[p]
+        pivot = left[one, one]
+        use = used[one] & (pivot > least)
+        column = left[:, one] * xp.where(use, 1 / xp.sqrt(xp.where(use, pivot, 1)), 0)
+        return left - column[:, None] * column[None, :], put(chosen, one, use)
+
+    return fori_loop(m, eliminate, (matrix, xp.zeros(m, bool)))[1]
 
 
 class GroupMove(NamedTuple):
@@ -127,7 +154,11 @@ def _after_adding(slab: Slab, layout: Layout, candidate: Bool[Array, " g"]) -> F
 
 def rank_of(slab: Slab) -> float:
     """A column of unit length with less left than this is a combination of others."""
-    return 100 * len(slab.features) * float(namespace(slab.gram).finfo(slab.gram.dtype).eps)
+    return _rank(len(slab.features), slab.gram.dtype)
+
+
+def _rank(m: int, dtype: Any) -> float:
+    return 100 * m * float(np.finfo(dtype).eps)
 
 
 def _explained(
@@ -180,9 +211,13 @@ def without(slab: Slab, columns: Int[Array, " d"]) -> Slab:
 
     def drop(p: Array, slab: Slab) -> Slab:
         here = slab.used & (slab.features == columns[p])
-        slot = xp.argmax(here).astype(xp.int32)
-        move = Move(slot, none, slab.square, slab.squares_after_drops[slot])
-        return moved(source, slab, move, change_of(slab, move), xp.any(here))
+
+        def dropped() -> Slab:
+            slot = xp.argmax(here).astype(xp.int32)
+            move = Move(slot, none, slab.square, slab.squares_after_drops[slot])
+            return moved(source, slab, move, change_of(slab, move), xp.asarray(True))
+
+        return cond(xp.any(here), dropped, lambda: slab)
 
     return fori_loop(len(columns), drop, slab)
 
@@ -197,12 +232,13 @@ def with_columns(
     def add(p: Array, slab: Slab) -> Slab:
         feature = xp.minimum(columns[p], k - 1)
         free = 1 - slab.reach[:, feature] @ slab.gram[:, feature]
-        go = exists[p] & (free > least) & ~xp.all(slab.used)
-        gain = slab.slope[feature] ** 2 / xp.where(go, free, 1)
-        move = Move(no_slot, feature, slab.square, xp.maximum(slab.square - gain, 0))
-        change = change_of(slab, move)
-        change = change._replace(free=xp.where(go, change.free, 1))
-        return moved(source, slab, move, change, go)
+
+        def added() -> Slab:
+            square = xp.maximum(slab.square - slab.slope[feature] ** 2 / free, 0)
+            move = Move(no_slot, feature, slab.square, square)
+            return moved(source, slab, move, change_of(slab, move), xp.asarray(True))
+
+        return cond(exists[p] & (free > least) & ~xp.all(slab.used), added, lambda: slab)
 
     return fori_loop(len(columns), add, slab)
 

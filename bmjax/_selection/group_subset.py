@@ -18,6 +18,7 @@ from bmjax._selection.group_slab import (
     GroupMove,
     Layout,
     blocks_of,
+    independent,
     ranked_move,
     squares_after,
     squares_after_drops,
@@ -152,9 +153,15 @@ def _from_both_ends(sums: Squares, rules: GroupRules) -> Slab:
     xp, k, members = namespace(sums.gram), len(sums.anchor), layout.members
     empty = refreshed(sums, whole_slab(sums, xp.zeros(k, bool)))
 
+    def columns_of(groups: Bool[Array, " g"]) -> Bool[Array, " k"]:
+        columns = xp.where(groups[:, None], members, NO_COLUMN)
+        return put(xp.zeros(k, bool), columns.ravel(), True)
+
+    needed_first = xp.argsort(~columns_of(rules.needed), stable=True).astype(xp.int32)
+
     def from_one(start: Bool[Array, " g"]) -> tuple[Slab, Array]:
-        columns = xp.where(start[:, None], members, NO_COLUMN).ravel()
-        support = put(xp.zeros(k, bool), columns, True)
+        support = columns_of(start) & sums.explains
+        support = independent(sums.gram, needed_first, support)
         end = _search(sums, _eliminated(sums, whole_slab(sums, support), rules), rules)
         return end, rules.gain(empty, end)
 
