@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 import bmjax
 from bmjax._cli import predict
 from bmjax._cli.cache import keep_programs
+from bmjax._cli.categories import Levels, described, dummy_names, expanded, labels_of
 from bmjax._cli.errors import UsageError, check_column, check_place, extras
 from bmjax._cli.reading import add_form, check_target, form_of, read_header, read_values
 
@@ -39,8 +40,10 @@ Without FILE, the diabetes data of Efron et al. (2004) are fitted.
 
 FILE is a comma-separated text file, plain or gzipped, with a header row. Every column but the
 target, the weights and those excluded is a feature. All must hold numbers, none missing; a column
-of yes and no, or true and false, is taken as 1 and 0. The level of the target is fitted as an
-intercept, and coefficients are on the scale of FILE, whatever the units of its columns."""
+of yes and no, or true and false, is taken as 1 and 0, and with --categorical one of categories
+becomes a 0/1 column for each level but the first, kept or pruned together. The level of the target
+is fitted as an intercept, and coefficients are on the scale of FILE, whatever the units of its
+columns."""
 
 _EPILOG = """\
 examples:
@@ -49,6 +52,7 @@ examples:
   python -m bmjax houses.csv --target price --exclude id,street --drop-missing
   python -m bmjax maisons.csv --target prix --sep ';' --decimal ,
   python -m bmjax houses.csv --target price --keep size,year --save fit.json --plot fit.png
+  python -m bmjax houses.csv --target price --categorical quarter,heating
   python -m bmjax houses.csv --target price --stability 100
   python -m bmjax houses.csv --target sold             yes or no: effects on the log-odds
   python -m bmjax predict fit.json new.csv           what a saved fit says of new rows
@@ -124,6 +128,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="columns of FILE that are not looked at, such as names of the rows",
     )
+    add(
+        "--categorical",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="columns of FILE that hold categories: all levels of one are kept or pruned together",
+    )
     add("--weights", metavar="NAME", help="column of FILE that says how often each row counts")
     add(
         "--family",
@@ -176,7 +187,7 @@ class _Version(argparse.Action):
 def _run(args: argparse.Namespace) -> int:
     _check_options(args)
     form = form_of(args)
-    notes = []
+    notes, levels = [], {}
     if args.file is None:
         from bmjax.datasets import load_diabetes
 
@@ -185,6 +196,7 @@ def _run(args: argparse.Namespace) -> int:
         left_out = _names(args.exclude, "--exclude", source, names)
         features = [name for name in names if name not in left_out]
         data = _Data(X[:, [names.index(name) for name in features]], y, features)
+        kept = _names(args.keep, "--keep", source, features)
     else:
         source = args.file
         text, names = read_header(source, form)
@@ -198,15 +210,29 @@ def _run(args: argparse.Namespace) -> int:
                 f"{source} has no column but the target {target!r}{also}. Add at least one feature."
             )
         kept = _names(args.keep, "--keep", source, features, (target, args.weights))
-        table = read_values(source, text, names, wanted, form, weights=args.weights)
-        notes = table.notes
+        categories = _names(
+            args.categorical, "--categorical", source, features, (target, args.weights)
+        )
+        table = read_values(
+            source,
+            text,
+            names,
+            wanted,
+            form,
+            weights=args.weights,
+            categories=dict.fromkeys(categories),
+        )
+        levels = table.levels
+        notes = [*table.notes, *described(levels)]
+        X = table.values[:, [wanted.index(name) for name in features]]
+        X, features = expanded(X, features, levels)
         data = _Data(
-            X=table.values[:, [wanted.index(name) for name in features]],
+            X=X,
             y=table.column(target),
             names=features,
             weights=None if args.weights is None else table.column(args.weights),
         )
-    kept = _names(args.keep, "--keep", source, data.names, (target, args.weights))
+    kept = [name for raw in kept for name in dummy_names(raw, levels)]
     data = _rows_that_count(data, args.weights)
     if args.stability is not None and len(data.y) < 4:
         raise UsageError(f"--stability: {source} has {len(data.y)} rows, halves need at least 4.")
@@ -226,7 +252,7 @@ def _run(args: argparse.Namespace) -> int:
     console = Console(highlight=False)
     keep_programs(not args.no_cache)
     with _patience(Console(stderr=True)):
-        failures, report = _fitted(args, data, kept, (source, target, family), notes)
+        failures, report = _fitted(args, data, kept, levels, (source, target, family), notes)
     from bmjax._cli import output
 
     output.show(console, report)
@@ -239,6 +265,7 @@ def _fitted(
     args: argparse.Namespace,
     data: _Data,
     kept: list[str],
+    levels: Levels,
     about: tuple[str, str, str],
     notes: list[str],
 ) -> tuple[list[str], "Report"]:
@@ -248,6 +275,7 @@ def _fitted(
         args: the options.
         data: the data.
         kept: features that are never masked.
+        levels: the levels of columns that held categories.
         about: what the data are called, the target's name, and the family.
         notes: what has been noticed so far.
     """
@@ -264,6 +292,7 @@ def _fitted(
         "intercept": not args.no_intercept,
         "standardize": True,
         "unmasked": [data.names.index(name) for name in kept] or None,
+        "groups": labels_of(data.names, levels),
     }
     with jax.enable_x64(True):  # a caller of `main` keeps the precision it had
         result = bmjax.fit(data.X, data.y, sample_weights=data.weights, **options)
@@ -275,6 +304,7 @@ def _fitted(
             )
         posterior = None
         if args.posterior:
+            options.pop("groups")  # there are none, as has been checked
             options.pop("family")  # gaussian, as has been checked
             options.pop("standardize")  # it does not depend on units
             posterior = bmjax.posterior(
@@ -292,6 +322,7 @@ def _fitted(
             weights_name=args.weights,
             seed=args.seed,
             said=notes,
+            levels=levels,
         )
         # Before the table is printed, which a pipe may cut short.
         return _write(args, report), report
@@ -351,11 +382,13 @@ def _outcomes(args: argparse.Namespace, data: _Data, target: str) -> tuple[str, 
 def _check_options(args: argparse.Namespace) -> None:
     """Raises for what is wrong whatever the data are."""
     if args.file is None:
-        for option in ("target", "weights"):
-            if getattr(args, option) is not None:
+        for option in ("target", "weights", "categorical"):
+            if getattr(args, option):
                 raise UsageError(
                     f"--{option} goes with a CSV file: python -m bmjax FILE --target NAME."
                 )
+    if args.posterior and args.categorical:
+        raise UsageError("--posterior is of single columns, so it does not go with --categorical.")
     check_place("--save", args.save, _SAVED, args.file)
     check_place("--plot", args.plot, _DRAWN, args.file)
     if args.stability is not None:

@@ -4,6 +4,7 @@ import io
 import math
 import platform
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bmjax
+from bmjax._cli.categories import Levels
 from bmjax._cli.errors import listed, shown
 from bmjax._results.prediction import noise_deviation
 from bmjax._results.refit import refit
@@ -44,6 +46,7 @@ class Report(NamedTuple):
         weights_name: Column of the weights.
         seed: Of the resamples.
         said: Sentences on what was done to the data.
+        levels: The levels of columns that held categories.
     """
 
     result: bmjax.Result
@@ -63,6 +66,7 @@ class Report(NamedTuple):
     weights_name: str | None = None
     seed: int = 0
     said: Sequence[str] = ()
+    levels: Levels = MappingProxyType({})
 
     @classmethod
     def of(  # noqa: PLR0913 - what the command knows, each once
@@ -340,6 +344,8 @@ def saved(report: Report, ending: str) -> bytes:
         "steps": int(result.num_steps),
         "notes": notes(report),
     }
+    if report.levels:
+        content["settings"]["categories"] = {n: list(own) for n, own in report.levels.items()}
     if posterior is not None:
         content["posterior"] = {
             "size": np.asarray(posterior.size).tolist(),

@@ -6,10 +6,15 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bmjax._cli.cache import keep_programs
+from bmjax._cli.categories import Levels, dummies, dummy_names, labels_of
 from bmjax._cli.errors import UsageError, check_place, listed
-from bmjax._cli.reading import add_form, form_of, read_header, read_values
+from bmjax._cli.reading import Table, add_form, form_of, read_header, read_values
 
 _DESCRIPTION = """\
 Predict the target of a saved fit at the rows of a CSV file.
@@ -42,6 +47,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _new_rows(result: Any, table: Table, levels: Levels) -> NDArray[np.float64]:
+    """(m, k) features; one that was pruned has no effect, wherever it is."""
+    features = result.feature_names()
+    X = np.tile(result.center.astype(float), (len(table.values), 1))
+    for name in table.names:
+        for j, dummy in enumerate(dummy_names(name, levels)):
+            if dummy in features:
+                column = table.column(name)
+                own = dummies(column, levels[name])[:, j] if name in levels else column
+                X[:, features.index(dummy)] = own
+    return X
+
+
 def run(argv: Sequence[str]) -> int:
     """Predicts; returns the exit status."""
     args = parser().parse_args(argv)
@@ -54,13 +72,12 @@ def run(argv: Sequence[str]) -> int:
 
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
     from bmjax._io.files import write_whole
     from bmjax._results.saved import read
 
     try:
-        result = read(args.fit).result
+        result, about = read(args.fit)
     except OSError as error:
         raise UsageError(f"cannot read {args.fit}: {error.strerror}.") from error
     except ValueError as error:
@@ -69,18 +86,21 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"{args.fit} holds a batch of fits; save the one to predict with.")
     features = result.feature_names()
     kept = [name for name, keep in zip(features, result.support, strict=True) if keep]
+    # Where the command has made columns of a column of categories, that is what has to be there.
+    levels = (about.get("settings") or {}).get("categories") or {}
+    groups = labels_of(features, levels) or [None] * len(features)
+    raw = dict(zip(features, groups, strict=True))
+    kept = list(dict.fromkeys(raw[name] or name for name in kept))
     missing = [name for name in kept if name not in names]
     if missing:
         raise UsageError(
             f"{args.file} has no column {listed(missing)}, which the fit has kept.\n"
             f"Columns: {listed(names)}"
         )
-    table = read_values(args.file, text, names, kept or names[:1], form, least=1)
-    # A feature that was pruned has no effect, wherever it is.
-    X = np.tile(result.center.astype(float), (len(table.values), 1))
-    for j, name in enumerate(features):
-        if result.support[j]:
-            X[:, j] = table.column(name)
+    wanted = kept or names[:1]  # the file has some rows, whatever is looked at
+    categories = {name: levels[name] for name in wanted if name in levels}
+    table = read_values(args.file, text, names, wanted, form, categories=categories, least=1)
+    X = _new_rows(result, table, categories)
     with jax.enable_x64(True):
         fit = jax.tree.map(jnp.asarray, result)._replace(names=None)
         columns = {"row": table.rows, "prediction": fit.predict(X)}

@@ -11,13 +11,14 @@ import io
 import reprlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bmjax._cli.categories import codes_of, levels_of
 from bmjax._cli.errors import UsageError, check_column, extras, listed
 
 _Array = NDArray[np.float64]
@@ -53,12 +54,14 @@ class Table(NamedTuple):
         names: Names of the columns.
         notes: Sentences on what was done to them.
         rows: (n,) the number of each row in the file, from 1, blank lines not counted.
+        levels: The levels of columns that hold categories, of which `values` has the numbers.
     """
 
     values: _Array
     names: list[str]
     notes: list[str]
     rows: NDArray[np.integer]
+    levels: dict[str, tuple[str, ...]]
 
     def column(self, name: str) -> _Array:
         """The column of a name."""
@@ -118,6 +121,7 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
     form: Form,
     *,
     weights: str | None = None,
+    categories: Mapping[str, Sequence[str] | None] | None = None,
     least: int = 2,
 ) -> Table:
     """Columns of a file as numbers.
@@ -129,6 +133,7 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
         wanted: The columns to read; others may hold anything.
         form: How it is written.
         weights: The column in which no number may be negative.
+        categories: The columns that hold categories, with their levels if these are known.
         least: How many rows there have to be.
 
     Raises:
@@ -172,8 +177,12 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
         what = f"{some} below its header" + (" without a missing value" if notes else "")
         need = f"at least {least} {'row is' if least == 1 else 'rows are'} needed"
         raise UsageError(f"{path} has {what}: {need}.")
-    columns = []
+    columns, levels = [], {}
     for name, (_, column) in zip(wanted, table.items(), strict=True):
+        if categories is not None and name in categories:
+            levels[name] = tuple(categories[name] or levels_of(column[present]))
+            columns.append(codes_of(column, levels[name]))
+            continue
         values, words = _parsed(column, form.decimal)
         columns.append(values)
         if words:
@@ -183,10 +192,15 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
     bad = np.isnan(parsed) & ~missing
     mark = "" if form.decimal == "," else " (for decimal commas: --decimal ,)"
     trouble.refuse(
+        bad & np.isin(wanted, list(levels))[None, :],
+        "the value {}, which the fit has not seen,",
+        "Leave such rows out.",
+    )
+    trouble.refuse(
         bad,
         "the value {}, not a number,",
-        f"Write it as a number{mark}, code categories as 0/1 columns, or leave the column out: "
-        "--exclude.",
+        f"Write it as a number{mark}, name a column of categories (--categorical), or leave the "
+        "column out: --exclude.",
     )
     trouble.refuse(
         missing,
@@ -201,7 +215,7 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
         "the negative weight {}",
         "A row counts zero times or more.",
     )
-    return Table(parsed[present], list(wanted), notes, 1 + np.flatnonzero(present))
+    return Table(parsed[present], list(wanted), notes, 1 + np.flatnonzero(present), levels)
 
 
 def _parsed(column: Any, decimal: str) -> tuple[_Array, list[str]]:

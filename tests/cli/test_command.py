@@ -24,8 +24,9 @@ from bmjax.datasets import load_diabetes
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = (
-    "--target --keep --exclude --weights --family --no-intercept --stability --posterior --seed "
-    "--save --plot --no-cache --sep --decimal --comment --numeric-header --drop-missing"
+    "--target --keep --exclude --categorical --weights --family --no-intercept --stability "
+    "--posterior --seed --save --plot --no-cache --sep --decimal --comment --numeric-header "
+    "--drop-missing"
 ).split()
 
 
@@ -538,7 +539,9 @@ def test_failing_write_keeps_table_and_old_file(capsys, write, table, tmp_path, 
             ["column 'a'", "missing", "line 5", r"other columns: 'b\n(cm)', y"],
             id="missing-in-several",
         ),
-        pytest.param("a,y\n1,2\nred,3\n", ["column 'a'", "'red'", "line 3", "0/1"], id="text"),
+        pytest.param(
+            "a,y\n1,2\nred,3\n", ["column 'a'", "'red'", "line 3", "--categorical"], id="text"
+        ),
         pytest.param("a,y\n1,2\n3,inf\n", ["column 'y'", "infinite", "line 3"], id="infinite"),
         pytest.param("a,y\n1e999,2\n3,4\n", ["column 'a'", "infinite", "line 2"], id="overflow"),
         pytest.param("a,y\n1,2\n3,4,5\n", ["line 3", "saw 3", "quotes"], id="long-row"),
@@ -816,6 +819,80 @@ def test_a_large_intercept_keeps_its_digits(capsys, write, table):
     error = float(figure(out, "standard error of it"))
     level = np.polyfit(table["a"], table["y"], 1)[1] + 1e9
     assert float(figure(out, "intercept")) == pytest.approx(level, abs=error)
+
+
+# ---- categories
+
+
+@pytest.fixture
+def houses():
+    """Sixty rows as text: the price goes by three districts and the size, not by the heating."""
+    rng = np.random.default_rng(3)
+    district, heating = rng.integers(0, 3, size=(2, 60))
+    size = rng.normal(size=60)
+    price = np.array([0.0, 3.0, -2.0])[district] + size + 0.3 * rng.normal(size=60)
+    words = np.array(["east", "north", "west"])[district], np.array(["2", "10", "gas"])[heating]
+    lines = ["district,heating,size,price"]
+    columns = (*words, size.tolist(), price.tolist())
+    lines += [f"{a}, {b} ,{c!r},{d!r}" for a, b, c, d in zip(*columns, strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def test_categories_are_kept_or_pruned_together(capsys, write, houses, tmp_path):
+    """As a fit of dummies made by hand; each level but the first has a row, and is predicted."""
+    path, saved = write(houses), tmp_path / "fit.json"
+    chosen = "--target", "price", "--categorical", "district,heating"
+    out = run(capsys, path, *chosen, "--save", str(saved))
+    table = rows(out)
+    assert list(table) == ["district=north", "district=west", "heating=2", "heating=gas", "size"]
+    assert [cells[3] for cells in table.values()] == ["kept", "kept", "pruned", "pruned", "kept"]
+    assert "district has 3 levels, kept or pruned together; effects are against east." in out
+    words = [[cell.strip() for cell in line.split(",")] for line in houses.splitlines()[1:]]
+    X = np.array(
+        [[d == "north", d == "west", h == "2", h == "gas", float(s)] for d, h, s, _ in words],
+        float,
+    )
+    y = np.array([float(row[3]) for row in words])
+    by_hand = bmjax.fit(X, y, groups=["d", "d", "h", "h", None], intercept=True)
+    fit = bmjax.load(saved)
+    np.testing.assert_allclose(fit.coef, by_hand.coef, atol=1e-6)
+    assert fit.groups == ("district", "district", "heating", "heating", None)
+    said = run(capsys, "predict", str(saved), path).splitlines()
+    got = [float(line.split(",")[1]) for line in said[1:]]
+    np.testing.assert_allclose(got, fit.predict(X), rtol=1e-9)
+    broken = write(houses.replace("north", "south", 1))
+    message = refused(capsys, "predict", str(saved), broken)
+    assert "column 'district' has the value 'south', which the fit has not seen" in message
+
+
+def test_a_kept_category_is_kept_whole(capsys, write, houses):
+    chosen = "--target", "price", "--categorical", "district", "--exclude", "heating"
+    table = rows(run(capsys, write(houses), *chosen, "--keep", "district"))
+    assert [cells[3] for cells in table.values()] == ["always", "always", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--categorical", "distrikt"], ["no feature 'distrikt'", "'district'"]),
+        (["--categorical", "price"], ["'price' is the target"]),
+        (["--categorical", "district,size"], ["column 'size' has 60 levels in 60 rows"]),
+        (["--categorical", "district", "--posterior"], ["--posterior is of single columns"]),
+    ],
+)
+def test_unusable_categories(capsys, write, houses, given, words):
+    message = refused(capsys, write(houses), "--target", "price", "--exclude", "heating", *given)
+    assert all(word in message for word in words)
+
+
+def test_more_unusable_categories(capsys, write):
+    one_level = write("a,b,y\n1,x,1\n2,x,2\n3,x,4\n")
+    message = refused(capsys, one_level, "--target", "y", "--categorical", "b")
+    assert "column 'b' has one level only" in message
+    twice = write("b=z,b,y\n" + "1,x,1\n2,z,2\n" * 3)
+    message = refused(capsys, twice, "--target", "y", "--categorical", "b")
+    assert "there would be two columns b=z" in message
+    assert "goes with a CSV file" in refused(capsys, "--categorical", "sex")
 
 
 # ---- predicting

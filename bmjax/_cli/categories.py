@@ -1,0 +1,90 @@
+"""Columns that hold categories: a 0/1 column for each level but the first, all of one group."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bmjax._cli.errors import UsageError, listed, shown
+
+# The levels of each column of categories, the first of which is the one that effects are against.
+Levels = Mapping[str, Sequence[str]]
+
+
+def levels_of(column: Any) -> tuple[str, ...]:
+    """The different values of a column of text in order, of numbers in theirs."""
+    values = sorted(set(column.dropna().str.strip()))
+    try:
+        return tuple(sorted(values, key=float))
+    except ValueError:
+        return tuple(values)
+
+
+def codes_of(column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+    """The number of each value among the levels, NaN for one that is none."""
+    numbers = {level: float(number) for number, level in enumerate(levels)}
+    return column.str.strip().map(numbers).to_numpy(np.float64)
+
+
+def dummy_names(name: str, levels: Levels) -> list[str]:
+    """The names of the columns that a column becomes; its own if it holds numbers."""
+    return [f"{name}={level}" for level in levels[name][1:]] if name in levels else [name]
+
+
+def labels_of(names: Sequence[str], levels: Levels) -> list[str | None] | None:
+    """The group of each column: the column of categories that it is of, or None."""
+    if not levels:
+        return None
+    columns = {dummy: name for name in levels for dummy in dummy_names(name, levels)}
+    return [columns.get(name) for name in names]
+
+
+def dummies(codes: NDArray[np.float64], levels: Sequence[str]) -> NDArray[np.float64]:
+    """(n, levels - 1) zeros and ones."""
+    return (codes[:, None] == np.arange(1, len(levels))[None, :]).astype(float)
+
+
+def expanded(
+    values: NDArray[np.float64], names: Sequence[str], levels: Levels
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Columns of numbers, and their names, for columns some of which hold codes of categories.
+
+    Args:
+        values: (n, columns) numbers, of categories their codes.
+        names: Their names.
+        levels: The levels of those that hold categories.
+
+    Raises:
+        UsageError: A column of categories cannot be used as it is.
+    """
+    if not levels:
+        return values, list(names)
+    blocks, longer = [], []
+    for name, column in zip(names, values.T, strict=True):
+        longer += dummy_names(name, levels)
+        if name not in levels:
+            blocks.append(column[:, None])
+            continue
+        own = levels[name]
+        if len(own) < 2:
+            raise UsageError(f"--categorical: column {name!r} has one level only. --exclude it.")
+        if 2 * len(own) > len(column):
+            raise UsageError(
+                f"--categorical: column {name!r} has {len(own)} levels in {len(column)} rows, too "
+                "many to tell their effects. Join some, or --exclude it."
+            )
+        blocks.append(dummies(column, own))
+    twice = [name for name in dict.fromkeys(longer) if longer.count(name) > 1]
+    if twice:
+        raise UsageError(f"--categorical: there would be two columns {listed(twice)}. Rename one.")
+    return np.hstack(blocks), longer
+
+
+def described(levels: Levels) -> list[str]:
+    """A sentence on each column of categories."""
+    return [
+        f"{shown(name)} has {len(own)} levels, kept or pruned together; effects are against "
+        f"{shown(own[0])}."
+        for name, own in levels.items()
+    ]
