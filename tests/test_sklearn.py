@@ -154,6 +154,22 @@ def test_data_frames_in_and_out(data, frame):
         model.predict(frame[NAMES[::-1]])
 
 
+@pytest.mark.parametrize("kind", [BayesianMaskingRegressor, BayesianMaskingClassifier])
+def test_groups(data, kind):
+    """Columns with one label are kept or pruned together, and their masks vary together."""
+    X, y = data
+    target = y > 0 if kind is BayesianMaskingClassifier else y
+    model = kind(initial_inclusion=0.5, groups=["a", "a", None, "b", "b"]).fit(X, target)
+    np.testing.assert_array_equal(model.support_[[0, 3]], model.support_[[1, 4]])
+    assert model.support_[0]
+    result = model.result_._replace(inclusion=np.where(model.support_, 0.5, 0.0))
+    if kind is BayesianMaskingClassifier:
+        model.result_ = result
+        with jax.enable_x64(True):
+            wanted = jax.tree.map(jax.numpy.asarray, result).predict(X)
+        np.testing.assert_allclose(model.predict_proba(X)[:, 1], wanted, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "unmasked", [["bmi"], "bmi", pd.Index(["bmi"]), [1], [False, True, False, False, False]]
 )
