@@ -46,24 +46,31 @@ def _label(name: str, column: int, label: Any) -> Label:
     )
 
 
-def same_in_group(name: str, values: Any, labels: Sequence[Label], columns: Sequence[Any]) -> None:
+def same_in_group(name: str, value: Any, labels: Sequence[Label], members: np.ndarray) -> None:
     """Refuse what is not the same for all columns of a group.
 
     Args:
         name: What the argument is called.
-        values: (k,) or (s, k) values.
+        value: Of each column, (k,) or (s, k), or the numbers of some; anything else has its own
+            check, or is of all columns.
         labels: The label of each column.
-        columns: (g, d) the columns of each group, beyond k where it has fewer.
+        members: (g, d) the columns of each group, beyond k where it has fewer.
 
     Raises:
         TypeError: If the values are traced.
         ValueError: If they differ within a group.
     """
-    if not known(values):
+    if value is None:
+        return
+    if not known(value):
         raise TypeError(f"{name} is traced; with groups it has to be known before.")
-    array = np.asarray(values)
-    for own in columns:
-        of_group = array[..., [column for column in own if column < len(labels)]]
+    array, k = np.asarray(value), len(labels)
+    if name == "unmasked" and array.dtype != bool:
+        array = np.isin(np.arange(k), array % k)
+    if array.shape[-1:] != (k,) or (name == "starts" and array.ndim < 2):
+        return
+    for own in members:
+        of_group = array[..., own[own < k]]
         if (of_group != of_group[..., :1]).any():
             raise ValueError(
                 f"{name} differs between the columns of the group {labels[own[0]]!r}, which are in "

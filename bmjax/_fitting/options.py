@@ -295,22 +295,13 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
         max_steps=jnp.asarray(validate.steps("max_steps", asked["max_steps"]), jnp.int32),
         family=family,
     )
-    numbers = numbers._replace(
-        groups=_groups(
-            labels, solver, numbers, intercept=intercept, given_starts=asked["starts"] is not None
-        )
-    )
+    numbers = numbers._replace(groups=_groups(labels, solver, asked, intercept=intercept))
     frame = Frame(intercept, validate.flag("standardize", asked["standardize"]))
     return Checked(numbers, solver, plan, frame, labels)
 
 
 def _groups(
-    labels: tuple[Label, ...] | None,
-    solver: Solver,
-    numbers: Options,
-    *,
-    intercept: bool,
-    given_starts: bool,
+    labels: tuple[Label, ...] | None, solver: Solver, asked: dict[str, Any], *, intercept: bool
 ) -> Groups | None:
     """The groups of columns, with the feature of ones by itself; None if each is by itself."""
     groups = None if labels is None else groups_of(labels + (None,) * intercept)
@@ -321,11 +312,8 @@ def _groups(
             f"solver is {solver!r}, which steps in one weight and one rate at a time; with groups "
             "give bmjax.Accelerated() or bmjax.EM()."
         )
-    columns = np.asarray(groups.members).tolist()
-    if numbers.unmasked is not None:
-        same_in_group("unmasked", numbers.unmasked, labels, columns)
-    rates = "starts" if given_starts else "initial_inclusion"
-    same_in_group(rates, numbers.rates, labels, columns)
+    for name in ("unmasked", "initial_inclusion", "starts"):
+        same_in_group(name, asked[name], labels, groups.members)
     return groups
 
 

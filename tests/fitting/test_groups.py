@@ -100,7 +100,7 @@ def test_batches_and_vmap_are_single_fits():
     batch = bmjax.fit_batch(X, y, **options)
     assert batch.groups == tuple(LABELS)
     plain = options | {"initial_inclusion": 0.5, "uncertainty": False}
-    mapped = jax.vmap(lambda X, y: bmjax.fit(X, y, **plain))(X, y)
+    mapped = jax.jit(jax.vmap(lambda X, y: bmjax.fit(X, y, **plain)))(X, y)
     for i in range(4):
         alone = bmjax.fit(X[i], y[i], **options)
         assert alone.support[3:6].all()
@@ -220,6 +220,10 @@ BAD = [
     (
         {"groups": LABELS, "initial_inclusion": np.linspace(0.1, 1, 10)},
         "initial_inclusion differs between the columns of the group 'a'",
+    ),
+    (
+        {"groups": LABELS, "starts": [[0.5] * 10, [0.0, *[0.5] * 9]]},
+        "starts differs between the columns of the group 'a'",
     ),
     ({"groups": LABELS, "solver": bmjax.EG()}, "with groups give bmjax.Accelerated"),
 ]
