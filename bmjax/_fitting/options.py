@@ -307,6 +307,7 @@ def _groups(
     groups = None if labels is None else groups_of(labels + (None,) * intercept)
     if labels is None or groups is None:
         return None
+    assert groups.members is not None
     if isinstance(solver, EG):
         raise ValueError(
             f"solver is {solver!r}, which steps in one weight and one rate at a time; with groups "

@@ -31,6 +31,8 @@ def design(seed, n=40, labels=LABELS, dtype=np.float64, strong=("a",)):
     X[:, 8] = X[:, 1] - 2 * X[:, 0]
     y = X @ [label in strong for label in labels] + rng.normal(size=n)
     groups = groups_of(labels)
+    assert groups is not None
+    assert groups.members is not None
     problem = bmjax.Problem(
         X.T.astype(dtype).copy(), y.astype(dtype), None, np.asarray(1e-9, dtype), groups=groups
     )
