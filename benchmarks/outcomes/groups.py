@@ -18,12 +18,15 @@ _DRAWS = 20
 _VARIABLES, _LEVELS, _NUMBERS = 12, 8, 20
 _ACTIVE = 3  # of either kind
 _FRESH = 2000
+_ABESS = 200  # most rows
 
 
 def groups(quick: bool) -> pd.DataFrame:
     """Designs with dummies, each variable's levels a group: means over draws.
 
     A method that judges each column alone has found a variable if it keeps one of its columns.
+    abess 0.4.11 ends the process (`bad_alloc`) at 500 rows of these designs, whatever its options,
+    and so stands beside the others at 200 alone.
     """
     dummies = _LEVELS - 1
     labels = [*np.repeat(np.arange(_VARIABLES), dummies), *range(_VARIABLES, _VARIABLES + _NUMBERS)]
@@ -52,6 +55,8 @@ def groups(quick: bool) -> pd.DataFrame:
             y = mean[:n] + rng.normal(size=n)
             acts = _by_group(coef, group)
             for name, method in methods.items():
+                if name.startswith("abess") and n > _ABESS:
+                    continue
                 if draw == 0:
                     timed(method, X[:n], y)
                 found, seconds = timed(method, X[:n], y)

@@ -35,8 +35,8 @@ def best_subset(model: str, rule: str, **options: Any) -> Method:
     import abess
 
     def method(X: np.ndarray, y: np.ndarray) -> Found:
-        fitted = getattr(abess, model)(ic_type=rule)
-        fitted.fit(X, y, **options)
+        fitted = getattr(abess, model)(ic_type=rule, **options)
+        fitted.fit(X, y)
         level = np.ravel(np.asarray(fitted.intercept_))
         return Found(np.ravel(np.asarray(fitted.coef_)), float(level[0]))
 
