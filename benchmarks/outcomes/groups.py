@@ -42,7 +42,7 @@ def groups(quick: bool) -> pd.DataFrame:
     rows = []
     for n, size in designs[:1] if quick else designs:
         for draw in range(2 if quick else _DRAWS):
-            rng = np.random.default_rng((n, int(10 * size), draw))
+            rng = np.random.default_rng((1, n, int(10 * size), draw))
             levels = rng.integers(_LEVELS, size=(n + _FRESH, _VARIABLES))
             own = levels[:, :, None] == np.arange(1, _LEVELS)
             X = np.hstack([own.reshape(len(levels), -1), columns(rng, len(levels), _NUMBERS, 0.5)])

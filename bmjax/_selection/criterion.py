@@ -20,10 +20,13 @@ inclusion 1 is charged log n, one half for its weight and one half for its rate.
     BIC finds the truth when k grows as a power of n (Chen and Chen, Biometrika, 2008), and is not
     below 0.
 
-With groups of columns features are counted by group. A group of d columns is charged log(n)/2 and
-log(tau)/2 for each of its weights; "paper" charges log(n)/2 more for its one rate. tau is the mean
-of weights' E_g' E_g over all columns kept, E_g what the group adds to y in units of the noise, so
-that it does not depend on how the columns of a group are coded.
+With groups of columns features are counted by group. A group of d columns is charged log(n)/2 for
+each of its weights; "paper" charges log(n)/2 more for its one rate. "learned" charges each weight
+log(n tau / d)/2: what a group adds to y altogether is spread as what a single feature adds, tau the
+mean of weights' E_g' E_g over the groups kept, E_g what a group adds in units of the noise. So the
+charge does not depend on how the columns are coded, and for the means of a category it counts the
+samples of a level, not all n, as the weight of a level is learned from no others (Berger, Bayarri
+and Pericchi, "The effective sample size", Econometric Reviews, 2014).
 """
 
 from typing import NamedTuple
@@ -44,7 +47,7 @@ class Criterion(NamedTuple):
         each: The charge of a feature at inclusion 1, before the width of the weights.
         learns_width: Whether that width is learned.
         by_size: The charge of a support of 0, 1, ..., m features as such, unmasked ones included.
-        further: The charge of each further column of a group, before the width of the weights.
+        further: The charge of each further weight of a group, before the width of the weights.
     """
 
     each: float | Float[Array, ""]
@@ -57,9 +60,12 @@ class Criterion(NamedTuple):
         return self.each + 0.5 * namespace(width).log(width)
 
     def charges(self, width: Float[Array, ""], columns: Int[Array, " g"]) -> Float[Array, " g"]:
-        """The same for groups of so many columns."""
-        more = (columns - 1).astype(width.dtype)
-        return self.charge(width) + more * (self.further + 0.5 * namespace(width).log(width))
+        """The same for groups of so many columns, the weights of each spread as those of one."""
+        xp, columns = namespace(width), columns.astype(width.dtype)
+        if self.learns_width:
+            width = width / xp.maximum(columns, 1)
+        weight = xp.maximum(self.further + 0.5 * xp.log(width), 0)
+        return self.each - self.further + columns * weight
 
     def width(self, strength: Float[Array, " m"], chosen: Bool[Array, " m"]) -> Float[Array, ""]:
         """The learned spread tau of the weights, at least 1.
@@ -117,12 +123,14 @@ def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float
 
 def width_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
     """The spread of the weights of a state."""
+    chosen = state.active & problem.maskable
     if isinstance(problem, Problem) and problem.groups is not None:
+        chosen = chosen & problem.groups.first
         effects = problem.groups.summed(problem.X * state.weights[:, None])
         strength = problem.mean(effects**2) * state.noise_precision
     else:
         strength = state.weights**2 * problem.mean_squares * state.noise_precision
-    return rule.width(strength, state.active & problem.maskable)
+    return rule.width(strength, chosen)
 
 
 def score(

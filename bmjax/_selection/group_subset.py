@@ -128,10 +128,9 @@ def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
         if precision is None:
             precision = n / xp.maximum(slab.square, floor)
         coef = take(put(xp.zeros_like(slab.slope), slab.features, slab.coef), layout.members)
-        # Summed over the columns of a group it is the square of what they add to y together.
-        strength = coef * (layout.blocks @ coef[:, :, None])[:, :, 0] * precision / n
-        chosen = layout.there & (layout.kept(slab) & ~needed)[:, None]
-        return rule.charges(rule.width(strength.ravel(), chosen.ravel()), layout.sizes)
+        square = xp.sum(coef * (layout.blocks @ coef[:, :, None])[:, :, 0], axis=1)
+        width = rule.width(square * precision / n, layout.kept(slab) & ~needed)
+        return rule.charges(width, layout.sizes)
 
     return GroupRules(
         layout=layout,

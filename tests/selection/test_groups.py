@@ -94,12 +94,29 @@ def score_by_hand(problem, columns, chosen):
     coef[own] = np.linalg.lstsq(X[:, own], y, rcond=None)[0]
     variance = np.mean((y - X @ coef) ** 2)
     squares = sum(np.mean((X[:, c] @ coef[c]) ** 2) for c in (columns[g] for g in chosen))
-    spread = max(1.0, squares / variance / max(len(own), 1))
+    spread = max(1.0, squares / variance / max(len(chosen), 1))
     count = len(columns)
     share = max(1 - math.log(n) / (4 * math.log(count)), 0)
-    charge = 0.5 * len(own) * (math.log(n) + math.log(spread))
+    sizes = [len(columns[g]) for g in chosen]
+    charge = sum(0.5 * d * math.log(max(n * spread / d, 1)) for d in sizes)
     most = min(len(chosen), count // 2)
     return -0.5 * n * math.log(variance) - charge - share * math.log(math.comb(count, most))
+
+
+@pytest.mark.parametrize("chosen", [(), (0,), (1, 2), (0, 1, 3)])
+def test_a_finished_fit_is_charged_group_by_group(chosen):
+    """Of least squares on some groups, the score differs from that of none as by hand."""
+    problem, columns = design(4, labels=["a", "b", "b", "c", "c", "c", "d", "e", "e"])
+    rule, none = criterion("learned", problem), score_by_hand(problem, columns, ())
+    got = []
+    for own in ((), chosen):
+        active = np.isin(np.arange(9), together(columns, own))
+        masks = np.broadcast_to(active[:, None] * 1.0, problem.X.shape)
+        still = bmjax.State(masks, active * 1.0, active * 1.0, np.float64(1), active)
+        state = bmjax.m_step(problem, still)
+        got.append(score(rule, problem, state, bmjax.lower_bound(problem, state)))
+    want = score_by_hand(problem, columns, chosen) - none
+    np.testing.assert_allclose(got[1] - got[0], want, rtol=1e-9)
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])
