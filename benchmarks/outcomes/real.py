@@ -51,7 +51,7 @@ def real(quick: bool) -> pd.DataFrame:
         )
         for number, (train, test) in enumerate(folds.split(data.X, data.y)):
             units = StandardScaler().fit(data.X[train])
-            X, fresh = units.transform(data.X[train]), units.transform(data.X[test])
+            X, fresh = (np.asarray(units.transform(data.X[part])) for part in (train, test))
             for method_name, method in methods.items():
                 if number == 0:
                     timed(method, X, data.y[train])

@@ -125,7 +125,8 @@ def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Re
     """The report on a dataset's best fit, with the covariance of the effects if asked for."""
     certain, state, features = None, end.outcome.state, end.features
     if outputs.uncertainty:
-        certain = uncertainty_at(informed(problem, features, state), state, features)
+        near = informed(problem, features, state)
+        certain = uncertainty_at(near, state, features, columns=problem)
     result = report(end, record, certain)
     if problem.family is None:
         return result
@@ -142,7 +143,8 @@ def _of_family(part: Problem, state: State, result: Result) -> Result:
     """
     family, certain = part.family, result.uncertainty
     if certain is not None:
-        share = family.explained(part, mean_predictor(part, state))
+        likelihood = family.log_likelihood(part, mean_predictor(part, state), state.noise_precision)
+        share = family.explained(likelihood, part.mean(part.y), part.num_samples)
         if share is not None:
             sizes = namespace(state).sqrt(part.mean_squares)
             certain = certain._replace(r_squared=share, relative_size=sizes)

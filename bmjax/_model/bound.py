@@ -159,7 +159,7 @@ def bound_of(
     active = state.active
     log_likelihood = 0.5 * n * xp.log(state.noise_precision / (2 * xp.pi))
     log_likelihood -= 0.5 * state.noise_precision * sum_squares
-    if isinstance(problem, Problem) and problem.log_base is not None:
+    if problem.log_base is not None:
         log_likelihood += problem.log_base
 
     per_feature = _feature_terms(problem, state, masks)

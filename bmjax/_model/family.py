@@ -108,8 +108,16 @@ class Family(Protocol):
         """What the effects' information has beside that of the squared errors, on average."""
         ...
 
-    def explained(self, problem: Problem, mean: Float[Array, " n"]) -> Float[Array, ""] | None:
-        """The share of the deviance that predictors explain; None where that of y's variance is."""
+    def explained(
+        self, log_likelihood: Float[Array, ""], mean: Float[Array, ""], samples: Float[Array, ""]
+    ) -> Float[Array, ""] | None:
+        """The share of the deviance that is explained; None where that of y's variance says it.
+
+        Args:
+            log_likelihood: The log likelihood of the predictors.
+            mean: Mean of y.
+            samples: Number of samples.
+        """
         ...
 
 
@@ -184,14 +192,13 @@ class Logistic(NamedTuple):
         xp = namespace(predictor)
         return sigmoid(predictor / xp.sqrt(1 + xp.pi * variance / 8))
 
-    def explained(self, problem: Problem, mean: Any) -> Any:
+    def explained(self, log_likelihood: Any, mean: Any, samples: Any) -> Any:
         """One less the ratio of log likelihoods, against the share of ones (McFadden)."""
         xp = namespace(mean)
-        share = problem.mean(problem.y)
-        mixed = (share > 0) & (share < 1)
-        p = xp.where(mixed, share, 0.5)
-        alone = problem.num_samples * (p * xp.log(p) + (1 - p) * xp.log1p(-p))
-        return xp.where(mixed, 1 - self.log_likelihood(problem, mean, None) / alone, 0)
+        mixed = (mean > 0) & (mean < 1)
+        p = xp.where(mixed, mean, 0.5)
+        alone = samples * (p * xp.log(p) + (1 - p) * xp.log1p(-p))
+        return xp.where(mixed, 1 - log_likelihood / alone, 0)
 
 
 class Student(NamedTuple):
@@ -266,9 +273,9 @@ class Student(NamedTuple):
         finite = degrees > 2
         return xp.where(finite, degrees / xp.where(finite, degrees - 2, 1), xp.inf)
 
-    def explained(self, problem: Problem, mean: Any) -> None:
+    def explained(self, log_likelihood: Any, mean: Any, samples: Any) -> None:
         """None: that of the variance, rows weighted, says it."""
-        del problem, mean
+        del log_likelihood, mean, samples
 
     def _degrees(self, problem: Problem, square: Any) -> Any:
         """Degrees of freedom: those given, or the best of some at squared errors over the noise."""

@@ -31,7 +31,9 @@ class Products(NamedTuple):
     correlation: Float[Array, "m k"]
 
 
-def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> Uncertainty:
+def uncertainty(
+    problem: Problem, state: State, features: Int[Array, " m"], columns: Problem
+) -> Uncertainty:
     """Covariances of the effects, the support taken as known, and correlation of the columns.
 
     Given the masks: the bound is quadratic in the weights with second derivative -lambda Omega,
@@ -52,6 +54,7 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
         problem: The dataset.
         state: A fitted state.
         features: The features that it is about, by slot.
+        columns: The dataset whose columns are correlated: that before rows have been multiplied.
     """
     xp = namespace(problem)
     part = gathered(problem, features)
@@ -67,7 +70,7 @@ def uncertainty(problem: Problem, state: State, features: Int[Array, " m"]) -> U
         part,
         state,
         features,
-        Products(*sums, correlation(problem, part, state)),
+        Products(*sums, correlation(columns, gathered(columns, features), state)),
     )
 
 

@@ -6,17 +6,18 @@ refitted by the likelihood itself, and as long as the score rises, the search is
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.family import by_rows
 from bmjax._model.linalg import solve_normal_equations
-from bmjax._model.problem import Problem, State
+from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import precision_of
 from bmjax._model.working_set import gathered, slots_for, spread, taken
 from bmjax._runtime.backend import Array, namespace, select, while_loop
 from bmjax._selection.criterion import Criterion, price_of_groups
+from bmjax._selection.gram import Squares, residual_square, squares
 
 # Searches at most, and steps of a refit at most, both rarely more than five.
 _ROUNDS, _STEPS = 8, 50
@@ -42,6 +43,27 @@ class Subset(NamedTuple):
     score: Float[Array, ""]
 
 
+@runtime_checkable
+class Likelihood(Protocol):
+    """A dataset whose rows are in memory, or read in blocks, as a refit asks for it."""
+
+    def near(self, weights: Float[Array, " m"], noise: Float[Array, ""]) -> Squares:
+        """The squared errors with slope and curvature of the likelihood at weights."""
+        ...
+
+    def values(self, weights: Float[Array, "c m"], noise: Float[Array, ""]) -> Float[Array, " c"]:
+        """The log likelihood of some weights."""
+        ...
+
+    def separated(self, weights: Float[Array, " m"]) -> Bool[Array, ""]:
+        """Whether the weights show that the likelihood has no maximum."""
+        ...
+
+    def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
+        """One over the noise variance; or what is known."""
+        ...
+
+
 # The best subset of a Gaussian problem, and whether the search ran out of room.
 Find = Callable[[Problem], tuple[Array, Array]]
 
@@ -60,16 +82,35 @@ def by_rounds(
     Returns:
         The subset, and whether a search has run out of room.
     """
-    xp = namespace(problem)
+
+    def refit(start: Subset, support: Bool[Array, " k"]) -> Subset:
+        return refitted(problem, rule, start, support, slots)
+
+    none = refit(blank(problem), ~problem.maskable)
+    return repeated(none, lambda best: find(_local(problem, best)), refit)
+
+
+def repeated(
+    none: Subset,
+    find: Callable[[Subset], tuple[Array, Array]],
+    refit: Callable[[Subset, Array], Subset],
+) -> tuple[Subset, Bool[Array, ""]]:
+    """The best subset found by a search near the best so far, again and again.
+
+    Args:
+        none: The subset of no feature that may be left out.
+        find: The search near a subset: the features it finds, and whether it ran out of room.
+        refit: The maximum of the likelihood on these, starting from a subset.
+    """
+    xp = namespace(none)
 
     def another(carry: tuple[Subset, Array, Array, Array]) -> tuple[Subset, Array, Array, Array]:
         best, full, count, _ = carry
-        support, ran_out = find(_local(problem, best))
-        new = refitted(problem, rule, best, support, slots)
+        support, ran_out = find(best)
+        new = refit(best, support)
         better = new.score > best.score + _LEAST_RISE
         return select(better, new, best), full | ran_out, count + 1, better & (count + 1 < _ROUNDS)
 
-    none = refitted(problem, rule, _blank(problem), ~problem.maskable, slots)
     begun = none, xp.asarray(False), xp.zeros((), xp.int32), xp.asarray(True)
     best, full, _, _ = while_loop(lambda c: c[3], another, begun)
     return best, full
@@ -77,12 +118,12 @@ def by_rounds(
 
 def undecided(problem: Problem) -> Problem:
     """The squared errors of the likelihood where nothing is known; a Gaussian problem as it is."""
-    return problem if problem.family is None else _local(problem, _blank(problem))
+    return problem if problem.family is None else _local(problem, blank(problem))
 
 
-def _blank(problem: Problem) -> Subset:
+def blank(problem: Problem | Totals) -> Subset:
     """No feature, not even those that are never masked."""
-    xp, k, dtype = namespace(problem), len(problem.X), problem.dtype
+    xp, k, dtype = namespace(problem), len(problem.maskable), problem.dtype
     variance = xp.maximum(problem.target_square, xp.finfo(dtype).tiny)
     return Subset(
         support=xp.zeros(k, bool),
@@ -99,8 +140,16 @@ def _local(problem: Problem, at: Subset) -> Problem:
     return by_rows(problem, problem.family.local(problem, mean, still, at.noise_precision))
 
 
-class _Refit(NamedTuple):
-    """How far a refit has come, by slot."""
+class Maximum(NamedTuple):
+    """How far the climb to the maximum of a likelihood has come.
+
+    Attributes:
+        weights: The weights.
+        noise_precision: The noise precision.
+        value: The log likelihood.
+        steps: Steps made.
+        done: Whether it has ended.
+    """
 
     weights: Float[Array, " m"]
     noise_precision: Float[Array, ""]
@@ -109,10 +158,97 @@ class _Refit(NamedTuple):
     done: Bool[Array, ""]
 
 
+def maximised(
+    data: Likelihood,
+    weights: Float[Array, " m"],
+    noise: Float[Array, ""],
+    used: Bool[Array, " m"],
+) -> Maximum:
+    """The highest likelihood over some weights, by Newton's or EM's steps.
+
+    Args:
+        data: The dataset.
+        weights: Where to start from.
+        noise: The noise precision there.
+        used: The features that have a weight.
+    """
+    xp = namespace(weights)
+
+    def step(carry: Maximum) -> Maximum:
+        near = data.near(carry.weights, carry.noise_precision)
+        move = solve_normal_equations(near.gram, near.slope, used)
+        lengths = xp.asarray(_LENGTHS, move.dtype)
+        tried = carry.weights[None, :] + lengths[:, None] * move[None, :]
+        values = data.values(tried, carry.noise_precision)
+        values = xp.where(xp.isfinite(values), values, -xp.inf)
+        best = xp.argmax(values)
+        weights = xp.where(values[best] > carry.value, tried[best], carry.weights)
+        noise = data.precision(residual_square(near, weights) / near.samples)
+        value = data.values(weights[None, :], noise)[0]
+        rose = value > carry.value + _SETTLED
+        count = carry.steps + 1
+        ended = ~rose | (count >= _STEPS) | data.separated(weights)
+        return Maximum(weights, noise, value, count, ended)
+
+    value = data.values(weights[None, :], noise)[0]
+    begun = Maximum(weights, noise, value, xp.zeros((), xp.int32), xp.asarray(False))
+    return while_loop(lambda c: ~c.done, step, begun)
+
+
+def price(
+    rule: Criterion, near: Squares, end: Maximum, chosen: Bool[Array, " m"], size: Int[Array, ""]
+) -> Float[Array, ""]:
+    """What the features of a refit are charged.
+
+    Args:
+        rule: What a feature is charged.
+        near: The squared errors there.
+        end: The refit.
+        chosen: The features in it that may be masked.
+        size: How many there are, with those that may not.
+    """
+    xp = namespace(end)
+    strength = end.weights**2 * xp.diagonal(near.gram) / near.samples * end.noise_precision
+    each = xp.sum(chosen, dtype=strength.dtype) * rule.charge(rule.width(strength, chosen))
+    return each + rule.by_size[xp.minimum(size, len(rule.by_size) - 1)]
+
+
+class _InSlots(NamedTuple):
+    """The features in the slots of a dataset in memory."""
+
+    part: Problem
+
+    def near(self, weights: Float[Array, " m"], noise: Float[Array, ""]) -> Squares:
+        """As `Likelihood`."""
+        near = self.rows(weights, noise)
+        return squares(near.X, near.y, weights, near.sample_weights)
+
+    def rows(self, weights: Float[Array, " m"], noise: Float[Array, ""]) -> Problem:
+        """The rows of these squared errors."""
+        mean = weights @ self.part.X
+        still = namespace(mean).zeros_like(mean)
+        return by_rows(self.part, self.part.family.local(self.part, mean, still, noise))
+
+    def values(self, weights: Float[Array, "c m"], noise: Float[Array, ""]) -> Float[Array, " c"]:
+        """As `Likelihood`."""
+        part = self.part
+        return namespace(weights).stack(
+            [part.family.log_likelihood(part, own @ part.X, noise) for own in weights]
+        )
+
+    def separated(self, weights: Float[Array, " m"]) -> Bool[Array, ""]:
+        """As `Likelihood`."""
+        return self.part.family.separated(self.part, weights @ self.part.X)
+
+    def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
+        """As `Likelihood`."""
+        return precision_of(self.part, variance)
+
+
 def refitted(
     problem: Problem, rule: Criterion, start: Subset, support: Bool[Array, " k"], slots: int
 ) -> Subset:
-    """A subset with the weights of the highest likelihood, by Newton's or EM's steps.
+    """A subset with the weights of the highest likelihood.
 
     Args:
         problem: The dataset.
@@ -121,53 +257,19 @@ def refitted(
         support: The features to keep.
         slots: How many features there is room for.
     """
-    xp, k, family = namespace(problem), len(problem.X), problem.family
+    xp, k = namespace(problem), len(problem.X)
     features = slots_for(support, slots)
-    part = gathered(problem, features)
-    used = taken(support, features)
+    part, used = gathered(problem, features), taken(support, features)
+    data = _InSlots(part)
     weights = taken(xp.where(support, start.weights, 0), features)
-    still = xp.zeros_like(problem.y)
-
-    def value_at(weights: Array, noise: Array) -> Array:
-        return family.log_likelihood(part, weights @ part.X, noise)
-
-    def step(carry: _Refit) -> _Refit:
-        mean = carry.weights @ part.X
-        parabola = family.local(part, mean, still, carry.noise_precision)
-        near = by_rows(part, parabola)
-        counted = near.weighted(near.X)
-        left = near.y - carry.weights @ near.X
-        move = solve_normal_equations(counted @ near.X.T, counted @ left, used)
-        steps = xp.asarray(_LENGTHS, move.dtype)[:, None] * move[None, :]
-        tried = carry.weights[None, :] + steps
-        values = xp.stack([value_at(w, carry.noise_precision) for w in tried])
-        values = xp.where(xp.isfinite(values), values, -xp.inf)
-        best = xp.argmax(values)
-        weights = xp.where(values[best] > carry.value, tried[best], carry.weights)
-        left = near.y - weights @ near.X
-        noise = precision_of(near, near.mean(left**2))
-        value = value_at(weights, noise)
-        rose = value > carry.value + _SETTLED
-        count = carry.steps + 1
-        ended = ~rose | (count >= _STEPS) | family.separated(part, weights @ part.X)
-        return _Refit(weights, noise, value, count, ended)
-
-    noise = start.noise_precision
-    begun = _Refit(
-        weights, noise, value_at(weights, noise), xp.zeros((), xp.int32), xp.asarray(False)
-    )
-    end = while_loop(lambda c: ~c.done, step, begun)
-    weights = spread(end.weights, features, k)
-    if problem.groups is not None:
-        near = by_rows(part, family.local(part, end.weights @ part.X, still, end.noise_precision))
-        at = State(part.X[:, :0], end.weights, xp.zeros_like(weights), end.noise_precision, used)
-        score = end.value - price_of_groups(rule, near, at)
-        return Subset(support, weights, end.noise_precision, score)
-    at = _local(problem, Subset(support, weights, end.noise_precision, end.value))
-    strength = weights**2 * at.mean_squares * end.noise_precision
-    chosen = support & problem.maskable
-    size = xp.sum(support, dtype=xp.int32)
-    charge = rule.charge(rule.width(strength, chosen))
-    price = xp.sum(chosen, dtype=weights.dtype) * charge
-    size = xp.minimum(size, len(rule.by_size) - 1)
-    return Subset(support, weights, end.noise_precision, end.value - price - rule.by_size[size])
+    end = maximised(data, weights, start.noise_precision, used)
+    if problem.groups is None:
+        near = data.near(end.weights, end.noise_precision)
+        size = xp.sum(support, dtype=xp.int32)
+        spent = price(rule, near, end, used & part.maskable, size)
+    else:
+        near = data.rows(end.weights, end.noise_precision)
+        rates = xp.zeros_like(end.weights)
+        at = State(part.X[:, :0], end.weights, rates, end.noise_precision, used)
+        spent = price_of_groups(rule, near, at)
+    return Subset(support, spread(end.weights, features, k), end.noise_precision, end.value - spent)

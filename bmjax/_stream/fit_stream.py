@@ -15,6 +15,7 @@ import numpy as np
 from bmjax._checks import validate
 from bmjax._fitting.options import FitOptions, checked, takes_options
 from bmjax._fitting.units import leave
+from bmjax._model.family import Student
 from bmjax._results.names import by_number
 from bmjax._results.result import Result, named
 from bmjax._runtime.debugging import unwatched
@@ -25,7 +26,7 @@ from bmjax._stream.fitter import best_streamed
 from bmjax._stream.passes import Passes
 
 
-@takes_options("family", "groups", "standardize", "solver", "initial_weights")
+@takes_options("groups", "standardize", "solver", "initial_weights")
 @unwatched
 def fit_stream(
     blocks: Any,
@@ -41,7 +42,8 @@ def fit_stream(
     than one resting place: here they come from the inclusion rates each time, there from where
     they were. Always by the default solver, and in float64 whatever the type of the rows and JAX's
     setting: of sums over so many samples float32 has little left. On a CPU all cores work, a block
-    each. For a Gaussian y only.
+    each. `family` may be any whose numbers are given: `Student(None)`, which learns its degrees of
+    freedom, is refused.
 
     Args:
         blocks: The rows. A tuple of arrays on disk, (X, y) or (X, y, sample_weights), such as
@@ -50,7 +52,8 @@ def fit_stream(
             that returns an iterator over them, the same rows each time. All of k features;
             blocks may differ in length. There have to be more rows than features.
         options: The options of a fit, by name. An iteration is a pass over the rows; three more
-            come before the first, and one after every fit.
+            come before the first, and one after every fit. Where `family` is not Gaussian, the
+            search before the first takes some twenty, and two come after every fit.
         uncertainty: As for `fit`.
         block_rows: Rows worked on at a time, by each core. Default: 1 MiB of them, as float64.
 
@@ -77,7 +80,13 @@ def fit_stream(
     wanted = validate.flag("uncertainty", uncertainty)
     with jax.enable_x64(True):
         numbers, solver, plan, frame, _ = checked(source.k, jnp.dtype("float64"), options)
-        passes = Passes(source, frame)
+        family = numbers.family
+        if isinstance(family, Student) and family.degrees is None:
+            raise ValueError(
+                "family is Student(degrees=None), which learns its degrees of freedom; fit_stream "
+                "takes them as given: bmjax.Student(4), or learn them by bmjax.fit on some rows."
+            )
+        passes = Passes(source, frame, family)
         assert isinstance(solver, Accelerated)
         numbers = jax.device_get(numbers)
         with np.errstate(all="ignore"), one_blas_thread():

@@ -3,6 +3,7 @@
 Given the parameters, the masks of a sample depend on that sample alone. So they need not be kept:
 every pass finds them anew, by sweeps from the inclusion rates until they rest, and leaves sums of
 k and k x k numbers. All in float64: of a sum over ten million samples float32 has little left.
+Where y is not Gaussian, each sample's parabola touches its likelihood anew before every sweep.
 """
 
 from collections import deque
@@ -17,8 +18,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float
 
+from bmjax._checks import inputs
 from bmjax._fitting.units import Units
 from bmjax._model.bound import entropy
+from bmjax._model.family import by_rows, mean_predictor, predictor, touching
 from bmjax._model.options import Frame
 from bmjax._model.problem import DUST, Problem, State
 from bmjax._model.sums import MaskedSums, masked_sums
@@ -73,25 +76,61 @@ class MaskedPass(NamedTuple):
     Attributes:
         sums: Those that an M step needs.
         entropy: Sum of the masks' entropies.
+        rows: What else the parabolas of another family leave; None for the Gaussian.
     """
 
     sums: MaskedSums
     entropy: Any
+    rows: "ByRows | None" = None
+
+
+class ByRows(NamedTuple):
+    """Sums over samples of the squared errors near a likelihood.
+
+    Attributes:
+        squares: Of each feature.
+        target_square: Of the target.
+        log_base: What the log likelihood has beside the Gaussian's; zero where they cross it.
+        mixed: How many blocks hold a sample that the effects call wrong.
+    """
+
+    squares: Any
+    target_square: Any
+    log_base: Any
+    mixed: Any
+
+
+class Values(NamedTuple):
+    """Sums over samples at some weights.
+
+    Attributes:
+        log_likelihood: Of each.
+        mixed: How many blocks hold a sample that they call wrong.
+    """
+
+    log_likelihood: Any
+    mixed: Any
+
+
+# Which parabolas masked sums are of: those below the likelihood, those with its curvature under the
+# masks, or those with its curvature where the masks are summed out.
+TOUCHING, LOCAL, INFORMED = "touching", "local", "informed"
 
 
 class Passes:
     """The passes over the rows, in the frame that the fit is made in.
 
     Attributes:
+        family: The distribution of y, None for the Gaussian.
         units: The way back to the user's units.
         intercept: Whether a feature of ones is the last one.
         samples, rows: Number of samples, and of rows that count.
-        mean: Mean of each feature, with that of ones.
+        mean, y_mean: Mean of each feature, with that of ones, and of the target.
         largest: Largest absolute value of each feature, and of the target.
     """
 
-    def __init__(self, source: Blocks, frame: Frame):
-        self._source, self.intercept = source, frame.intercept
+    def __init__(self, source: Blocks, frame: Frame, family: Any = None):
+        self._source, self.intercept, self.family = source, frame.intercept, family
         self._center = np.zeros(source.k)
         self._y_center = 0.0
         self._varies = np.ones(source.k, bool)
@@ -99,6 +138,7 @@ class Passes:
         level = _Level(0.0, 0, np.zeros(source.k), 0.0)
         for block in source:
             counted = block.counts > 0
+            inputs.outcomes(family, block.y, block.counts, batch=True)
             rows = np.column_stack([block.X[counted], block.y[counted]])
             low = np.minimum(low, rows.min(axis=0, initial=np.inf))
             high = np.maximum(high, rows.max(axis=0, initial=-np.inf))
@@ -110,11 +150,14 @@ class Passes:
                 f"blocks hold {level.rows} rows for {source.k} features; a stream is for more rows "
                 "than features. Use bmjax.fit, which such data fit into memory for."
             )
+        inputs.outcomes(family, np.array([low[-1], high[-1]]))
         self.samples, self.rows = float(level.samples), int(level.rows)
         self.largest = np.maximum(-low, high)
-        self.mean = level.x / self.samples
+        self.mean, self.y_mean = level.x / self.samples, level.y / self.samples
         if frame.intercept:
-            center = np.append(level.x, level.y) / self.samples
+            center = np.append(self.mean, self.y_mean)
+            if family is not None and not family.has_units:
+                center[-1] = 0
             widest = np.maximum(center - low, high - center)
             varies = widest > DUST * np.finfo(float).eps * np.abs(center)
             self._center, self._y_center = center[:-1], center[-1]
@@ -134,9 +177,19 @@ class Passes:
         sums = self._total(partial(_plain_sums, anchor=anchor))
         return Squares(sums.gram, anchor, sums.slope, sums.square, np.asarray(self.samples))
 
-    def masked(self, state: State) -> MaskedPass:
+    def near(self, weights: Float[Array, " k"], noise: Float[Array, ""]) -> Squares:
+        """The squared errors with slope and curvature of the likelihood at weights."""
+        sums = self._total(partial(_near_sums, self.family, weights, noise))
+        return Squares(sums.gram, weights, sums.slope, sums.square, np.asarray(self.samples))
+
+    def values(self, weights: Float[Array, "c k"], noise: Float[Array, ""]) -> Values:
+        """The log likelihood of some weights, without masks."""
+        return self._total(partial(_values, self.family, weights, noise))
+
+    def masked(self, state: State, kind: str = TOUCHING) -> MaskedPass:
         """The sums at the masks that rest where the parameters of a state hold them."""
-        return self._total(partial(_masked_sums, state, np.asarray(self.samples)))
+        samples = np.asarray(self.samples)
+        return self._total(partial(_masked_sums, self.family, state, samples, kind=kind))
 
     def _total(self, sums: Callable[[Block], T]) -> T:
         """What a function of a block comes to in all, added in the order of the blocks."""
@@ -171,25 +224,49 @@ class Passes:
         return Block(X, y, block.counts)
 
 
-def _rows(block: Block) -> Problem:
+def _rows(block: Block, family: Any = None) -> Problem:
     """A block as a small dataset, for its sums over samples."""
     no_threshold = jnp.zeros((), block.y.dtype)
-    return Problem(
-        jnp.asarray(block.X).T, jnp.asarray(block.y), None, no_threshold, jnp.asarray(block.counts)
-    )
+    counts = jnp.asarray(block.counts)
+    X, y = jnp.asarray(block.X).T, jnp.asarray(block.y)
+    return Problem(X, y, None, no_threshold, counts, family=family)
 
 
 @jax.jit
 def _plain_sums(block: Block, *, anchor: Float[Array, " k"]) -> _Plain:
-    data = _rows(block)
+    return _around(_rows(block), anchor)
+
+
+@jax.jit
+def _near_sums(family: Any, weights: Array, noise: Array, block: Block) -> _Plain:
+    return _around(_near(_rows(block, family), family, weights @ block.X.T, noise), weights)
+
+
+def _around(data: Problem, anchor: Float[Array, " k"]) -> _Plain:
     left = data.y - anchor @ data.X
     counted = data.weighted(data.X)
     return _Plain(counted @ data.X.T, counted @ left, data.total(left**2))
 
 
+def _near(data: Problem, family: Any, mean: Array, noise: Array) -> Problem:
+    """The rows of the squared errors near the likelihood of predictors that are known."""
+    return by_rows(data, family.local(data, mean, jnp.zeros_like(mean), noise))
+
+
 @jax.jit
-def _masked_sums(state: State, samples: Float[Array, ""], block: Block) -> MaskedPass:
-    data, offset = _rows(block), mask_offset(state, samples)
+def _values(family: Any, weights: Array, noise: Array, block: Block) -> Values:
+    data = _rows(block, family)
+    means = weights @ data.X
+    likelihood = jax.vmap(lambda mean: family.log_likelihood(data, mean, noise))(means)
+    apart = jax.vmap(lambda mean: family.separated(data, mean))(means)
+    return Values(likelihood, (~apart).astype(likelihood.dtype))
+
+
+@partial(jax.jit, static_argnames="kind")
+def _masked_sums(
+    family: Any, state: State, samples: Float[Array, ""], block: Block, *, kind: str
+) -> MaskedPass:
+    data, offset = _rows(block, family), mask_offset(state, samples)
     # In units of the noise level: what a sweep moves the residuals by, and their rounding.
     unit = jnp.sqrt(state.noise_precision)
     rounding = 16 * jnp.finfo(data.dtype).eps * jnp.max(jnp.abs(data.y)) * unit
@@ -197,7 +274,12 @@ def _masked_sums(state: State, samples: Float[Array, ""], block: Block) -> Maske
 
     def sweep_again(carry: Any) -> Any:
         masks, left, _, sweeps = carry
-        masks, new = visit(data.X, state, offset, (masks, left), 1, skip_pruned=True)
+        near = data
+        if family is not None:
+            here = state._replace(mask_mean=masks)
+            near = touching(data, here)
+            left = residual(near, here)
+        masks, new = visit(near.X, state, offset, (masks, left), 1, skip_pruned=True)
         return masks, new, jnp.max(jnp.abs(new - left)) * unit, sweeps + 1
 
     masks = jnp.broadcast_to(state.inclusion[:, None], data.X.shape)
@@ -206,6 +288,24 @@ def _masked_sums(state: State, samples: Float[Array, ""], block: Block) -> Maske
     masks, left, _, _ = lax.while_loop(
         lambda carry: (carry[2] > rest) & (carry[3] < _MOST_SWEEPS), sweep_again, begun
     )
-    masks = jnp.where(state.active[:, None], masks, 1)
-    sums, _ = masked_sums(data, state._replace(mask_mean=masks), left)
-    return MaskedPass(sums, data.total(entropy(masks)))
+    state = state._replace(mask_mean=masks)
+    rested = state._replace(mask_mean=jnp.where(state.active[:, None], masks, 1))
+    if family is None:
+        sums, _ = masked_sums(data, rested, left)
+        return MaskedPass(sums, data.total(entropy(rested.mask_mean)))
+    effects = mean_predictor(data, state)
+    if kind == INFORMED:
+        near = _near(data, family, effects, state.noise_precision)
+    elif kind == LOCAL:
+        mean, variance = predictor(data, state)
+        near = by_rows(data, family.local(data, mean, variance, state.noise_precision))
+    else:
+        near = touching(data, state)
+    rows = ByRows(
+        squares=near.total(near.X**2),
+        target_square=near.total(near.y**2),
+        log_base=jnp.zeros(()) if near.log_base is None else near.log_base,
+        mixed=(~family.separated(data, effects)).astype(data.dtype),
+    )
+    sums, _ = masked_sums(near, rested, residual(near, state))
+    return MaskedPass(sums, data.total(entropy(rested.mask_mean)), rows)

@@ -161,8 +161,6 @@ def test_what_is_not_there_is_refused_in_words(data, logistic):
         jax.grad(lambda X: bmjax.fit(X, y, family="logistic").coef.sum())(jnp.asarray(X))
     with pytest.raises(ValueError, match="least squares"):
         logistic.refit(X, y)
-    with pytest.raises(TypeError, match="family"):
-        bmjax.fit_stream((X, y), family="logistic")
 
 
 @pytest.mark.parametrize("ending", [".json", ".npz"])
