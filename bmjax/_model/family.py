@@ -103,6 +103,14 @@ class Family(Protocol):
         """The family with what it learns of the data filled in."""
         ...
 
+    def least_width(self, target_square: Float[Array, ""]) -> ArrayLike:
+        """The width of a prior on weights in units of the information of a sample, as `criterion`.
+
+        Args:
+            target_square: Mean square of y.
+        """
+        ...
+
     @property
     def information(self) -> ArrayLike:
         """What the effects' information has beside that of the squared errors, on average."""
@@ -182,6 +190,10 @@ class Logistic(NamedTuple):
         del problem, mean, variance, noise
         return self
 
+    def least_width(self, target_square: Any) -> Any:
+        """4 p (1 - p), with p the share of ones: what a sample tells, against equal shares."""
+        return 4 * target_square * (1 - target_square)
+
     @property
     def information(self) -> float:
         """One: the curvature is all."""
@@ -258,6 +270,11 @@ class Student(NamedTuple):
         """With the degrees of freedom of the highest bound, if they are learned."""
         square = noise * ((problem.y - mean) ** 2 + variance)
         return Student(self._degrees(problem, square))
+
+    def least_width(self, target_square: Any) -> float:
+        """One, as for a Gaussian y."""
+        del target_square
+        return 1.0
 
     @property
     def information(self) -> Any:

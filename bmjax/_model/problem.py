@@ -164,7 +164,7 @@ class Totals(NamedTuple):
         maskable: The features that may be masked and pruned.
         noise_precision: The noise precision where it is known, else None (it is learned).
         prune_threshold: A feature whose mean mask falls below this is pruned.
-        log_base: As of a `Problem`.
+        log_base, family: As of a `Problem`.
     """
 
     num_samples: Float[Array, ""]
@@ -175,6 +175,7 @@ class Totals(NamedTuple):
     noise_precision: Float[Array, ""] | None
     prune_threshold: Float[Array, ""]
     log_base: Float[Array, ""] | None = None
+    family: Any = None
 
     @property
     def groups(self) -> None:

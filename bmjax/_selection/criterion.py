@@ -20,6 +20,12 @@ inclusion 1 is charged log n, one half for its weight and one half for its rate.
     BIC finds the truth when k grows as a power of n (Chen and Chen, Biometrika, 2008), and is not
     below 0.
 
+Where one of two outcomes is rare a sample tells less of an effect, and unit information would be a
+prior the wider the rarer it is. So tau is at least 4 p (1 - p), p the share of ones, which gives
+log-odds the prior of unit information of equal shares, and makes log(n tau) count some four samples
+for each of the rarer outcome; n in gamma is as well n tau (Volinsky and Raftery, "Bayesian
+information criterion for censored survival models", Biometrics, 2000, count events likewise).
+
 With groups of columns features are counted by group. A group of d columns is charged log(n)/2 for
 each of its weights; "paper" charges log(n)/2 more for its one rate. "learned" charges each weight
 log(n tau / d)/2: what a group adds to y altogether is spread as what a single feature adds, tau the
@@ -48,12 +54,14 @@ class Criterion(NamedTuple):
         learns_width: Whether that width is learned.
         by_size: The charge of a support of 0, 1, ..., m features as such, unmasked ones included.
         further: The charge of each further weight of a group, before the width of the weights.
+        least: The least width that is learned.
     """
 
     each: float | Float[Array, ""]
     learns_width: bool
     by_size: Float[Array, " sizes"]
     further: float | Float[Array, ""] = 0.0
+    least: float | Float[Array, ""] = 1.0
 
     def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
         """The charge of a feature at inclusion 1, weights spread as learned."""
@@ -68,18 +76,18 @@ class Criterion(NamedTuple):
         return self.each - self.further + columns * weight
 
     def width(self, strength: Float[Array, " m"], chosen: Bool[Array, " m"]) -> Float[Array, ""]:
-        """The learned spread tau of the weights, at least 1.
+        """The learned spread tau of the weights, at least that of unit information.
 
         Args:
             strength: weights^2 * mean(x^2) * noise_precision of each feature.
             chosen: The features kept that may be masked.
         """
         xp = namespace(strength)
-        one = xp.ones((), strength.dtype)
         if not self.learns_width:
-            return one
+            return xp.ones((), strength.dtype)
+        least = xp.asarray(self.least, strength.dtype)
         size = xp.maximum(xp.sum(chosen, dtype=strength.dtype), 1)
-        return xp.maximum(one, xp.sum(xp.where(chosen, strength, 0)) / size)
+        return xp.maximum(least, xp.sum(xp.where(chosen, strength, 0)) / size)
 
 
 def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> Criterion:
@@ -105,7 +113,10 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
         features = xp.asarray(len(problem.groups.members), xp.int32)
     unmasked = xp.sum(unmasked, dtype=xp.int32)
     choices = (features - unmasked).astype(dtype)
-    share = 1 - 0.5 * half / xp.log(xp.maximum(choices, 2))
+    least = xp.ones((), dtype)
+    if problem.family is not None:
+        least = xp.asarray(problem.family.least_width(problem.target_square), dtype)
+    share = 1 - 0.5 * (half + 0.5 * xp.log(least)) / xp.log(xp.maximum(choices, 2))
     share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
     # log C(k, K), term by term, up to K = k/2; a support of that size holds the unmasked ones too.
     sizes = xp.arange(most, dtype=dtype)
@@ -113,7 +124,8 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     terms = xp.where(sizes < choices // 2, terms, 0)
     log_choices = xp.concatenate([xp.zeros(1, dtype), xp.cumsum(terms)])
     size = xp.arange(most + 1, dtype=xp.int32) - unmasked
-    return Criterion(half, True, share * log_choices[xp.maximum(size, 0)], half)
+    by_size = share * log_choices[xp.maximum(size, 0)]
+    return Criterion(half, True, by_size, half, least)
 
 
 def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:

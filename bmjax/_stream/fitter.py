@@ -316,6 +316,7 @@ def _totals(passes: Passes, options: one_fit.Options, raw: Squares) -> Totals:
         maskable=~unmasked,
         noise_precision=options.noise_precision,
         prune_threshold=options.prune_threshold,
+        family=passes.family,
     )
 
 

@@ -1,6 +1,7 @@
 """Fits of other families from the outside: rivals, brute force, batches, ends, and refusals."""
 
 import itertools
+import math
 import warnings
 
 import jax
@@ -52,22 +53,30 @@ def test_kept_features_have_the_effects_of_highest_likelihood(data, logistic):
     assert float(logistic.r_squared) == pytest.approx(explained, rel=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_subset_is_the_best_of_all(seed):
-    """Every subset fitted by scikit-learn: BIC's choice is that of the rule that is BIC."""
-    X, y = outcomes(seed, n=120, effects=(0.7, 0, -0.5, 0, 0, 0.4))
-    X = X - X.mean(axis=0)
+@pytest.mark.parametrize("rule", ["held", "learned"])
+@pytest.mark.parametrize(("seed", "level"), [(0, 0), (1, 0), (2, 0), (3, -2), (4, -2)])
+def test_the_subset_is_the_best_of_all(seed, level, rule):
+    """Every subset fitted by scikit-learn: the choice is the best by the rule, written out."""
+    X, y = outcomes(seed, n=120, effects=(0.7, 0, -0.5, 0, 0, 0.4), level=level)
+    X, n, k, share = X - X.mean(axis=0), 120, 6, y.mean()
+    assert (share < 0.2) == (level < 0)
+    # Of samples as many as tell of an effect what n of equal shares would.
+    least = 4 * share * (1 - share) if rule == "learned" else 1
+    gamma = max(1 - np.log(n * least) / (4 * np.log(k)), 0) if rule == "learned" else 0
     scores = {}
-    for subset in itertools.product((False, True), repeat=6):
-        kept = np.asarray(subset)
-        if not kept.any():
-            p = np.full(len(y), y.mean())
-        else:
+    for subset in itertools.product((False, True), repeat=k):
+        kept, spread = np.asarray(subset), least
+        p = np.full(n, share)
+        if kept.any():
             rival = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(X[:, kept], y)
             p = rival.predict_proba(X[:, kept])[:, 1]
+            if rule == "learned":
+                squares = rival.coef_[0] ** 2 * ((p * (1 - p)) @ X[:, kept] ** 2) / n
+                spread = max(least, squares.mean())
         likelihood = np.sum(np.where(y == 1, np.log(p), np.log1p(-p)))
-        scores[subset] = likelihood - 0.5 * kept.sum() * np.log(len(y))
-    fit = bmjax.fit(X, y, family="logistic", intercept=True, criterion="held")
+        choices = gamma * np.log(math.comb(k, min(kept.sum(), k // 2)))
+        scores[subset] = likelihood - 0.5 * kept.sum() * np.log(n * spread) - choices
+    fit = bmjax.fit(X, y, family="logistic", intercept=True, criterion=rule)
     assert tuple(np.asarray(fit.support).tolist()) == max(scores, key=scores.__getitem__)
 
 
