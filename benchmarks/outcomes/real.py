@@ -10,7 +10,8 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.outcomes.methods import of_two, timed
 from benchmarks.practice.datasets import Real, from_package, split_off
 
-_FOLDS, _REPEATS = 5, 2
+_FOLDS = 5
+_FEW, _REPEATS = 1000, 4  # of data with so few rows the folds are drawn again
 
 
 def default() -> Real:
@@ -46,9 +47,8 @@ def real(quick: bool) -> pd.DataFrame:
     rows = []
     for name, load in list(_SETS.items())[: 1 if quick else None]:
         data = load()
-        folds = RepeatedStratifiedKFold(
-            n_splits=_FOLDS, n_repeats=1 if quick else _REPEATS, random_state=0
-        )
+        repeats = 1 if quick or len(data.y) > _FEW else _REPEATS
+        folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=repeats, random_state=0)
         for number, (train, test) in enumerate(folds.split(data.X, data.y)):
             units = StandardScaler().fit(data.X[train])
             X, fresh = (np.asarray(units.transform(data.X[part])) for part in (train, test))
