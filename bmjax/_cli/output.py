@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _Array = NDArray[np.float64]
-_NAME = 8  # columns that a name has at least
+_NAME, _LONG_NAME = 8, 20  # columns that a name has at least on a terminal; and elsewhere at most
 
 
 class Report(NamedTuple):
@@ -136,7 +136,10 @@ def show(console: "Console", report: Report) -> None:
     columns = _columns(report, "+-" if "\\" in str(text("±")) else "±")
     # A narrower table would lose digits; a narrower terminal breaks the lines and keeps them.
     widths = [max(len(line) for line in (*head.split("\n"), *cells)) for head, cells in columns]
-    console.width = max(console.width, _NAME + sum(widths) + 3 * len(widths) + 4)
+    name = _NAME
+    if not console.is_terminal:  # nothing breaks the lines of a file or a pipe
+        name = min(max(len(shown(name)) for name in report.names), _LONG_NAME)
+    console.width = max(console.width, name + sum(widths) + 3 * len(widths) + 4)
     table = Table()
     table.add_column("feature", overflow="fold")  # a long name takes more lines, losing nothing
     for (head, _), width in zip(columns, widths, strict=True):
