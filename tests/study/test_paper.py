@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bmjax
-from tests.helpers import plain_fit, two_features, uniform_design
+from tests.helpers import plain_fit, plain_fit_batch, two_features, uniform_design
 
 
 @pytest.fixture(scope="module")
@@ -14,9 +14,9 @@ def first_experiment():
     """Section 5.2.1: 500 datasets in one call, in each precision."""
     X, y = two_features(0, 500)
     X = np.broadcast_to(X, (len(y), *X.shape))
-    options = {"solver": bmjax.EM(), "noise_precision": 200.0, "initial_inclusion": 0.5}
+    options = {"solver": bmjax.EM(), "noise_precision": 200.0}
     return {
-        d: bmjax.fit_batch(X.astype(d), y.astype(d), uncertainty=False, **options)
+        d: plain_fit_batch(X.astype(d), y.astype(d), uncertainty=False, **options)
         for d in ("float32", "float64")
     }
 
