@@ -17,7 +17,7 @@ _HOMES = {
     "_fitting.fit": ("fit",),
     "_fitting.resampling": ("Bootstrap", "StabilitySelection", "bootstrap", "stability_selection"),
     "_model.bound": ("log_evidence_bound", "lower_bound"),
-    "_model.family": ("Logistic", "Student"),
+    "_model.distributions": ("Logistic", "Student"),
     "_model.problem": ("Problem", "State", "Status"),
     "_model.steps": ("e_step", "g_step", "m_step", "prune"),
     "_posterior.posterior": ("posterior",),
@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from bmjax._fitting.resampling import stability_selection as stability_selection
     from bmjax._model.bound import log_evidence_bound as log_evidence_bound
     from bmjax._model.bound import lower_bound as lower_bound
-    from bmjax._model.family import Logistic as Logistic
-    from bmjax._model.family import Student as Student
+    from bmjax._model.distributions import Logistic as Logistic
+    from bmjax._model.distributions import Student as Student
     from bmjax._model.problem import Problem as Problem
     from bmjax._model.problem import State as State
     from bmjax._model.problem import Status as Status

@@ -17,7 +17,8 @@ from jaxtyping import Array
 
 from bmjax._checks import validate
 from bmjax._checks.groups import Label, group_labels, same_in_group
-from bmjax._model.family import FAMILIES, Family, Logistic, Student
+from bmjax._model.distributions import FAMILIES, Logistic, Student
+from bmjax._model.family import Family
 from bmjax._model.groups import Groups, groups_of
 from bmjax._model.options import SPARSE_RATES, Frame, Options, Plan
 from bmjax._runtime import threads

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bmjax._io.files import write_whole
-from bmjax._model.family import FAMILIES
+from bmjax._model.distributions import FAMILIES
 from bmjax._results.names import Names
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
 from bmjax._results.result import Result

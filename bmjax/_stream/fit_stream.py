@@ -15,7 +15,7 @@ import numpy as np
 from bmjax._checks import validate
 from bmjax._fitting.options import FitOptions, checked, takes_options
 from bmjax._fitting.units import leave
-from bmjax._model.family import Student
+from bmjax._model.distributions import Student
 from bmjax._results.names import by_number
 from bmjax._results.result import Result, named
 from bmjax._runtime.debugging import unwatched
