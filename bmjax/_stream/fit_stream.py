@@ -86,9 +86,9 @@ def fit_stream(
                 "family is Student(degrees=None), which learns its degrees of freedom; fit_stream "
                 "takes them as given: bmjax.Student(4), or learn them by bmjax.fit on some rows."
             )
-        passes = Passes(source, frame, family)
         assert isinstance(solver, Accelerated)
         numbers = jax.device_get(numbers)
+        passes = Passes(source, frame, numbers.family)
         with np.errstate(all="ignore"), one_blas_thread():
             result = best_streamed(passes, numbers, solver, plan, wanted)
             result = leave(frame, passes.units, result, np)
