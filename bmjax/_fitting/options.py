@@ -105,8 +105,8 @@ OPTIONS = {
         "Columns that are kept or pruned together, with one mask and one inclusion rate, such as "
         "the dummies of a categorical variable: (k,) labels, integers or strings, the same for all "
         "columns of a group; one with None is by itself. A group of d columns is charged for d "
-        "weights and one rate. How its columns are coded does not matter, but leave out one level "
-        "of a categorical variable.",
+        "weights, log(n tau / d)/2 each, and one rate. How its columns are coded does not matter, "
+        "but leave out one level of a categorical variable.",
     ),
     "standardize": _Option(
         False,
