@@ -219,6 +219,7 @@ def _run(args: argparse.Namespace) -> int:
             names,
             wanted,
             form,
+            target=target,
             weights=args.weights,
             categories=dict.fromkeys(categories),
         )

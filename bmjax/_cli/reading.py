@@ -120,6 +120,7 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
     wanted: Sequence[str],
     form: Form,
     *,
+    target: str | None = None,
     weights: str | None = None,
     categories: Mapping[str, Sequence[str] | None] | None = None,
     least: int = 2,
@@ -132,6 +133,7 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
         names: The names in its header.
         wanted: The columns to read; others may hold anything.
         form: How it is written.
+        target: The column that may hold any two words, of which the second in order is taken as 1.
         weights: The column in which no number may be negative.
         categories: The columns that hold categories, with their levels if these are known.
         least: How many rows there have to be.
@@ -183,7 +185,7 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
             levels[name] = tuple(categories[name] or levels_of(column[present]))
             columns.append(codes_of(column, levels[name]))
             continue
-        values, words = _parsed(column, form.decimal)
+        values, words = _parsed(column, form.decimal, any_two=name == target)
         columns.append(values)
         if words:
             notes.append(f"{name} was taken as 0/1: {' = 0, '.join(words)} = 1.")
@@ -218,8 +220,14 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
     return Table(parsed[present], list(wanted), notes, 1 + np.flatnonzero(present), levels)
 
 
-def _parsed(column: Any, decimal: str) -> tuple[_Array, list[str]]:
-    """A column as numbers, NaN where it holds none, and the words that were taken for 0 and 1."""
+def _parsed(column: Any, decimal: str, *, any_two: bool = False) -> tuple[_Array, list[str]]:
+    """A column as numbers, NaN where it holds none, and the words that were taken for 0 and 1.
+
+    Args:
+        column: What is written in it.
+        decimal: The mark of decimals.
+        any_two: Whether any two words are, and not just those for no and yes.
+    """
     import pandas as pd
 
     plain = column
@@ -234,6 +242,10 @@ def _parsed(column: Any, decimal: str) -> tuple[_Array, list[str]]:
     for words in _WORDS:
         if text.notna().any() and text.dropna().isin(list(words)).all():
             return text.map(words).to_numpy(np.float64), list(words)
+    written = column.str.strip()
+    found = sorted(set(written.dropna()))
+    if any_two and len(found) == 2:
+        return written.map(dict(zip(found, (0, 1), strict=True))).to_numpy(np.float64), found
     return values, []
 
 

@@ -1012,6 +1012,20 @@ def test_a_target_of_two_values_is_fitted_by_its_log_odds(capsys, bought, tmp_pa
     np.testing.assert_allclose(chances, want.predict(X), rtol=1e-6)
 
 
+def test_a_target_of_any_two_words(capsys, bought):
+    """Of a target, and of no other column, any two words are 0 and 1, in order."""
+    path, *_ = bought
+    known = run(capsys, path, "--target", "bought")
+    text = Path(path).read_text().replace("yes", "MM").replace("no", "CH")
+    Path(path).write_text(text)
+    said = run(capsys, path, "--target", "bought")
+    assert "bought was taken as 0/1: CH = 0, MM = 1." in " ".join(said.split())
+    assert said.replace("CH = 0, MM", "no = 0, yes") == known
+    Path(path).write_text(text.replace("MM", "XX", 1))
+    assert "has the value 'CH', not a number" in refused(capsys, path, "--target", "bought")
+    assert "not a number" in refused(capsys, path, "--target", "a")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
