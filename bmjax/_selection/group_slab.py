@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.groups import NO_COLUMN
+from bmjax._model.linalg import inverse_over
 from bmjax._runtime.backend import Array, cond, fori_loop, map_rows, namespace, put, take
 from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import After, Charges, Rise
@@ -189,37 +190,26 @@ def _explained(
     return fori_loop(matrix.shape[1], eliminate, carry)[2]
 
 
-class _Nothing(NamedTuple):
-    """Where a slab that only loses columns gets its sums from."""
-
-    blank: Float[Array, " k"]
-
-    def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
-        """No products."""
-        del feature
-        return self.blank
-
-    def leftover(self, features: Array, coef: Array) -> tuple[Array, Array]:
-        """Never asked for."""
-        raise NotImplementedError
-
-
 def without(slab: Slab, columns: Int[Array, " d"]) -> Slab:
-    """The slab without some columns, by rank-one updates."""
+    """The slab without some columns, all of them taken out at once."""
     xp, k = namespace(slab.gram), len(slab.slope)
-    source, none = _Nothing(xp.zeros_like(slab.slope)), xp.asarray(k, xp.int32)
-
-    def drop(p: Array, slab: Slab) -> Slab:
-        here = slab.used & (slab.features == columns[p])
-
-        def dropped() -> Slab:
-            slot = xp.argmax(here).astype(xp.int32)
-            move = Move(slot, none, slab.square, slab.squares_after_drops[slot])
-            return moved(source, slab, move, change_of(slab, move), xp.asarray(True))
-
-        return cond(xp.any(here), dropped, lambda: slab)
-
-    return fori_loop(len(columns), drop, slab)
+    found = slab.used[None, :] & (slab.features[None, :] == columns[:, None])  # (d, m)
+    here, out = xp.any(found, axis=1), xp.any(found, axis=0)
+    slots = xp.argmax(found, axis=1)
+    own = xp.where(here[None, :], slab.inverse[:, slots], 0)
+    inner = inverse_over(xp.where(here[:, None], own[slots], 0), here)
+    coef, reach = xp.where(here, slab.coef[slots], 0), slab.reach[slots]
+    spread = own @ inner
+    left = slab.inverse - spread @ own.T
+    return Slab(
+        features=xp.where(out, k, slab.features),
+        gram=xp.where(out[:, None], 0, slab.gram),
+        inverse=xp.where(out[:, None] | out[None, :], 0, left),
+        reach=xp.where(out[:, None], 0, slab.reach - spread @ reach),
+        coef=xp.where(out, 0, slab.coef - spread @ coef),
+        slope=slab.slope + (inner @ coef) @ reach,
+        square=slab.square + coef @ inner @ coef,
+    )
 
 
 def with_columns(
