@@ -13,7 +13,7 @@ from bmjax._model.groups import groups_of
 from bmjax._selection.criterion import criterion, score
 from bmjax._selection.gram import anchored, unit_columns
 from bmjax._selection.group_moves import best_group_move
-from bmjax._selection.group_slab import Layout, blocks_of, squares_after, with_columns
+from bmjax._selection.group_slab import Layout, blocks_of, squares_after, with_columns, without
 from bmjax._selection.group_subset import best_groups
 from bmjax._selection.moves import surroundings
 from bmjax._selection.slab import refreshed
@@ -84,6 +84,22 @@ def test_moves_of_a_group_are_least_squares(kept, where, dtype):
         if i in kept:
             want = square_on(problem, np.concatenate([rest, columns[j]]))
             np.testing.assert_allclose(got.swap[i, j], want, **tolerance)
+
+
+@pytest.mark.parametrize("where", ["host", "program"])
+@pytest.mark.parametrize("group", range(4))
+def test_a_slab_without_a_group_is_the_slab_of_the_others(group, where):
+    """Everything in it, also without a column that has no slot or a group that is not in."""
+    problem, _ = design(2)
+    members = problem.groups.members
+    source = unit_columns(anchored(problem.X, problem.y))[0]
+    kept = np.isin(np.arange(9), [0, 1, 3, 4, 5, 6])  # of b and c a column is missing
+    slab = refreshed(source, whole_slab(source, kept))
+    step = jax.jit(without) if where == "program" else without
+    got = step(jax.tree.map(jnp.asarray, slab) if where == "program" else slab, members[group])
+    want = refreshed(source, whole_slab(source, kept & ~np.isin(np.arange(9), members[group])))
+    for name, value, right in zip(want._fields, got, want, strict=True):
+        np.testing.assert_allclose(value, right, atol=1e-10, err_msg=name)
 
 
 def score_by_hand(problem, columns, chosen):
