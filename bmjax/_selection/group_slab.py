@@ -1,12 +1,13 @@
 """Every drop, addition and exchange of a whole group of columns, from sums over samples.
 
 The columns of a group leave a slab at once and enter it one by one, each by a rank-one update, so
-that a group whose columns are combinations of others ends with those that are none. With V the inverse of X'X over the slots,
-b the coefficients, r = X'residual and D = X'X - (X'X) V (X'X) what the slots leave of products:
-dropping g adds b_g' V_gg^-1 b_g to the sum of squared residuals, adding g takes r_g' D_gg^-1 r_g
-off, and an exchange is an addition to the slab without the group. A column that was left out as a
-combination of others stays out until its group comes again, so that where columns of one group
-are combinations of those of others, a drop or an exchange may look worse than it is.
+that a group whose columns are combinations of others ends with those that are none. With V the
+inverse of X'X over the slots, b the coefficients, r = X'residual and D = X'X - (X'X) V (X'X) what
+the slots leave of products: dropping g adds b_g' V_gg^-1 b_g to the sum of squared residuals,
+adding g takes r_g' D_gg^-1 r_g off, and an exchange is an addition to the slab without the group. A
+column that was left out as a combination of others stays out until its group comes again, so that
+where columns of one group are combinations of those of others, a drop or an exchange may look worse
+than it is.
 """
 
 from typing import Any, NamedTuple

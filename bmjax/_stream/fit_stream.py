@@ -22,7 +22,7 @@ from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.threads import one_blas_thread
 from bmjax._solvers.accelerated import Accelerated
 from bmjax._stream.blocks import Blocks
-from bmjax._stream.fitter import best_streamed
+from bmjax._stream.dataset import best_streamed
 from bmjax._stream.passes import Passes
 
 

@@ -11,25 +11,18 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.bound import Masks, bound_of
-from bmjax._model.linalg import solve_normal_equations
-from bmjax._model.options import SPARSE_RATES, Plan
-from bmjax._model.problem import DUST, State, Status, Totals
+from bmjax._model.problem import State, Status, Totals
 from bmjax._model.steps import survivors
 from bmjax._model.sums import precision_of, weights_and_rates
-from bmjax._results.covariance import Products, uncertainty_of
-from bmjax._results.parts import Uncertainty
-from bmjax._results.result import Result
 from bmjax._runtime.backend import Array
-from bmjax._selection.criterion import Criterion, criterion
-from bmjax._selection.gram import Squares, residual_slope, residual_square
-from bmjax._selection.in_memory import report
+from bmjax._selection.criterion import Criterion
+from bmjax._selection.gram import Squares, residual_square
 from bmjax._selection.moves import Surroundings, best_move
-from bmjax._selection.multistart import End, best_fit, score_of
-from bmjax._selection.rounds import Subset, blank, maximised, price, repeated
-from bmjax._selection.starts import Point, best_subset, points_on, state_of
+from bmjax._selection.multistart import End, score_of
+from bmjax._selection.starts import Point, state_of
 from bmjax._solvers import convergence, one_fit
 from bmjax._solvers.accelerated import Accelerated, AcceleratedCarry, Candidate
-from bmjax._stream.passes import INFORMED, LOCAL, MaskedPass, Passes
+from bmjax._stream.passes import LOCAL, MaskedPass, Passes
 
 
 class _Step(NamedTuple):
@@ -48,7 +41,7 @@ class _Step(NamedTuple):
 
 def _m_step(totals: Totals, before: State, passed: MaskedPass, active: Bool[Array, " k"]) -> _Step:
     """The M step over some features, at the masks that a pass has found."""
-    totals = _by_rows(totals, passed)
+    totals = totals_at(totals, passed)
     sums, n = passed.sums, totals.num_samples
     state = weights_and_rates(totals, before, sums, active)
     around = Squares(sums.gram, before.weights, sums.slope, sums.square, n)
@@ -59,7 +52,7 @@ def _m_step(totals: Totals, before: State, passed: MaskedPass, active: Bool[Arra
     return _Step(state, bound_of(totals, state, sum_squares, masks), np.asarray(separated))
 
 
-def _by_rows(totals: Totals, passed: MaskedPass) -> Totals:
+def totals_at(totals: Totals, passed: MaskedPass) -> Totals:
     """The totals of the squared errors near the likelihood that a pass has been about."""
     if passed.rows is None:
         return totals
@@ -197,7 +190,7 @@ class Streamed:
                 break
             state = state._replace(active=active, weights=np.where(active, state.weights, 0))
         end = _m_step(totals, state, passed, active)
-        outcome = one_fit.ended(_by_rows(totals, passed), end.state, end.bound, steps, lane.status)
+        outcome = one_fit.ended(totals_at(totals, passed), end.state, end.bound, steps, lane.status)
         near = passed
         if self._passes.family is not None:
             near = self._passes.masked(state, LOCAL)
@@ -211,7 +204,7 @@ class Streamed:
             squares=np.diagonal(sums.gram),
             entropy=near.entropy,
         )
-        there = _There(_by_rows(totals, passed), _by_rows(totals, near), around)
+        there = _There(totals_at(totals, passed), totals_at(totals, near), around)
         return End(outcome, features, extra=there)
 
     def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
@@ -231,148 +224,3 @@ class Streamed:
 
     def _survivors(self, state: State, passed: MaskedPass) -> Bool[Array, " k"]:
         return survivors(self.totals, state, passed.sums.kept / self.totals.num_samples)
-
-
-def best_streamed(
-    passes: Passes,
-    options: one_fit.Options,
-    solver: Accelerated,
-    plan: Plan,
-    with_uncertainty: bool,
-) -> Result:
-    """The best of all starts and moves, in the units that the fit is made in."""
-    k, family = len(passes.largest) - 1, passes.family
-    raw = passes.plain(np.zeros(k))
-    totals = _totals(passes, options, raw)
-    rule = criterion(plan.criterion, totals)
-    if family is None:
-        anchor = solve_normal_equations(raw.gram, raw.slope, np.ones(k, bool))
-        sums, found = passes.plain(anchor), None
-    else:
-        none = blank(totals)
-        sums = passes.near(none.weights, none.noise_precision)
-        found = best_by_rounds(passes, totals, rule) if plan.sparse else None
-    starts = _points(totals, options, plan, rule, sums, found)
-    end, record = best_fit(Streamed(passes, totals, options, solver), plan, starts, k)
-    certain = _uncertainty(passes, totals, raw.gram, sums, end) if with_uncertainty else None
-    return report(end, record, certain)._replace(family=family)
-
-
-class _Rows(NamedTuple):
-    """The rows of a stream as a refit asks for them."""
-
-    passes: Passes
-    totals: Totals
-
-    def near(self, weights: Float[Array, " k"], noise: Float[Array, ""]) -> Squares:
-        """As `Likelihood`."""
-        return self.passes.near(weights, noise)
-
-    def values(self, weights: Float[Array, "c k"], noise: Float[Array, ""]) -> Float[Array, " c"]:
-        """As `Likelihood`."""
-        return self.passes.values(weights, noise).log_likelihood
-
-    def separated(self, weights: Float[Array, " k"]) -> Bool[Array, ""]:
-        """As `Likelihood`."""
-        return self.passes.values(weights[None, :], np.ones(())).mixed[0] == 0
-
-    def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
-        """As `Likelihood`."""
-        return precision_of(self.totals, variance)
-
-
-def best_by_rounds(passes: Passes, totals: Totals, rule: Criterion) -> Subset:
-    """The best subset of a stream whose y is not Gaussian."""
-    data = _Rows(passes, totals)
-
-    def find(best: Subset) -> tuple[Array, Array]:
-        near = passes.near(best.weights, best.noise_precision)
-        return best_subset(totals, rule, near)[0], np.asarray(False)
-
-    def refit(start: Subset, support: Bool[Array, " k"]) -> Subset:
-        weights = np.where(support, start.weights, 0)
-        end = maximised(data, weights, start.noise_precision, support)
-        near = passes.near(end.weights, end.noise_precision)
-        size = support.sum(dtype=np.int32)
-        spent = price(rule, near, end, support & totals.maskable, size)
-        return Subset(support, end.weights, end.noise_precision, end.value - spent)
-
-    return repeated(refit(blank(totals), ~totals.maskable), find, refit)[0]
-
-
-def _totals(passes: Passes, options: one_fit.Options, raw: Squares) -> Totals:
-    """What the dataset comes to as a whole."""
-    n, k = raw.samples, len(raw.anchor)
-    unmasked = np.zeros(k, bool)
-    if options.unmasked is not None:
-        unmasked[: len(options.unmasked)] = options.unmasked
-    if passes.intercept:
-        unmasked[-1] = True
-    return Totals(
-        num_samples=n,
-        num_rows=np.asarray(passes.rows, np.int32),
-        mean_squares=np.diagonal(raw.gram) / n,
-        target_square=raw.square / n,
-        maskable=~unmasked,
-        noise_precision=options.noise_precision,
-        prune_threshold=options.prune_threshold,
-        family=passes.family,
-    )
-
-
-def _points(
-    totals: Totals,
-    options: one_fit.Options,
-    plan: Plan,
-    rule: Criterion,
-    sums: Squares,
-    found: Subset | None,
-) -> Point:
-    """Where the starts are, those from the best subset first, as for `fit`."""
-    n, k = totals.num_samples, len(sums.anchor)
-    points = []
-    if plan.sparse:
-        rates = np.asarray(SPARSE_RATES[: plan.sparse])
-        if found is None:
-            support, weights = best_subset(totals, rule, sums)
-            square = residual_square(sums, weights) / n
-        else:
-            support, weights, square = found.support, found.weights, 1 / found.noise_precision
-        points.append(points_on(totals, rates, support, weights, square))
-    for row in options.rates:
-        rates = np.ones(k)
-        rates[: len(row)] = row
-        rates = np.where(totals.maskable, rates, 1)
-        weights = solve_normal_equations(sums.gram, sums.slope + sums.gram @ sums.anchor, rates > 0)
-        square = residual_square(sums, weights) / n
-        one = Point(rates, weights, precision_of(totals, square))
-        points.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], one))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *points)
-
-
-def _uncertainty(
-    passes: Passes, totals: Totals, gram: Float[Array, "k k"], sums: Squares, end: End
-) -> Uncertainty:
-    state, family = end.outcome.state, passes.family
-    covariance = gram / totals.num_samples - np.outer(passes.mean, passes.mean)
-    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0))
-    # What is left of a constant column is rounding.
-    spread = np.where(spread > DUST * np.finfo(spread.dtype).eps * np.abs(passes.mean), spread, 0)
-    unit = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0)
-    correlation = np.clip(covariance * unit[:, None] * unit[None, :], -1, 1)
-    coef, omega = np.where(state.active, state.coef, 0), end.extra.around.sums.omega
-    if family is None:
-        slope, square = residual_slope(sums, coef), residual_square(sums, coef)
-        products = Products(omega, gram, slope, square, correlation)
-        return uncertainty_of(totals, state, end.features, products)
-    informed, near = passes.masked(state, INFORMED), passes.near(coef, state.noise_precision)
-    omega = informed.sums.omega
-    products = Products(omega, near.gram, near.slope, near.square, correlation)
-    at = _by_rows(totals, informed)
-    at = at._replace(noise_precision=state.noise_precision * family.information)
-    certain = uncertainty_of(at, state, end.features, products)
-    likelihood = passes.values(coef[None, :], state.noise_precision).log_likelihood[0]
-    share = family.explained(likelihood, passes.y_mean, totals.num_samples)
-    if share is None:
-        return certain
-    return certain._replace(r_squared=share, relative_size=np.sqrt(totals.mean_squares))
