@@ -137,7 +137,10 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         """Fit the model.
 
         Args:
-            X: (n, k) features, an array or a data frame.
+            X: (n, k) features, an array or a data frame. Of a pandas frame a column of categories
+                becomes a 0/1 column for each level but the first, kept or pruned together: `coef_`,
+                `inclusion_` and `weights_` are then of the columns `result_.feature_names()`,
+                `support_` of those of X.
             y: (n,) target.
             sample_weight: (n,) how often each row counts: with 0 it is absent, and an integer is
                 the same as the row repeated.
@@ -242,7 +245,10 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
         """Fit the model.
 
         Args:
-            X: (n, k) features, an array or a data frame.
+            X: (n, k) features, an array or a data frame. Of a pandas frame a column of categories
+                becomes a 0/1 column for each level but the first, kept or pruned together: `coef_`,
+                `inclusion_` and `weights_` are then of the columns `result_.feature_names()`,
+                `support_` of those of X.
             y: (n,) labels of two classes, of any kind that can be put in order.
             sample_weight: (n,) how often each row counts: with 0 it is absent, and an integer is
                 the same as the row repeated.

@@ -283,3 +283,49 @@ def test_scikit_learn_is_asked_for_only_here():
     last = ran.stderr.strip().splitlines()[-1]
     assert last.startswith("ModuleNotFoundError")
     assert 'pip install "bmjax[sklearn]"' in last
+
+
+@pytest.fixture
+def shops():
+    """Numbers and a category of four levels, one of which no row has, in a pandas frame."""
+    rng = np.random.default_rng(3)
+    place = pd.Categorical.from_codes(rng.integers(3, size=120), ["b", "a", "d", "none"])
+    X = pd.DataFrame({"x": rng.normal(size=120), "place": place, "z": rng.normal(size=120)})
+    y = 2 * X["x"] + np.array([0, 1.5, -1.0])[place.codes] + 0.5 * rng.normal(size=120)
+    return X, y
+
+
+@pytest.mark.parametrize("kind", [BayesianMaskingRegressor, BayesianMaskingClassifier])
+def test_categories_of_pandas_are_groups(shops, kind):
+    """As columns of zeros and ones with one label; levels in the order that the frame gives."""
+    X, y = shops
+    target = y > 0 if kind is BayesianMaskingClassifier else y
+    model = kind(unmasked=["z"]).fit(X, target)
+    codes = X["place"].cat.codes.to_numpy()
+    own = codes[:, None] == [1, 2, 3]
+    columns = np.column_stack([X["x"], own, X["z"]])
+    hand = kind(unmasked=[4], groups=[None, "place", "place", "place", None]).fit(columns, target)
+    np.testing.assert_array_equal(model.coef_, hand.coef_)
+    assert model.result_.feature_names() == ("x", "place=a", "place=d", "place=none", "z")
+    assert (model.coef_[1:3] != 0).all()
+    assert model.n_features_in_ == 3
+    assert model.get_feature_names_out().tolist() == ["x", "place", "z"]
+    np.testing.assert_array_equal(model.predict(X[:9]), hand.predict(columns[:9]))
+    plain = X[:9].assign(place=X["place"][:9].astype(object))  # words will do
+    np.testing.assert_array_equal(model.predict(plain), hand.predict(columns[:9]))
+    with pytest.raises(ValueError, match="'e', which is none of its levels"):
+        model.predict(plain.assign(place="e"))
+
+
+def test_categories_that_cannot_be_fitted(shops):
+    X, y = shops
+    with pytest.raises(ValueError, match="column 'place' of X has one level only"):
+        BayesianMaskingRegressor().fit(X.assign(place=pd.Categorical(["a"] * 120)), y)
+    with pytest.raises(ValueError, match="NaN"):
+        BayesianMaskingRegressor().fit(X.assign(place=X["place"].where(X["x"] > 0)), y)
+    with pytest.raises(ValueError, match="groups has 2 labels"):
+        BayesianMaskingRegressor(groups=["a", "b"]).fit(X, y)
+    with pytest.raises(ValueError, match="feature names"):
+        BayesianMaskingRegressor().fit(X, y).predict(X.rename(columns={"z": "w"}))
+    with pytest.raises(ValueError, match="X is ndarray; the fit was to a pandas frame"):
+        BayesianMaskingRegressor().fit(X, y).predict(np.zeros((2, 3)))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmjax._cli.errors import UsageError, listed, shown
+from bmjax._fitting.categories import dummies, dummy_name
 
 # The levels of each column of categories, the first of which is the one that effects are against.
 Levels = Mapping[str, Sequence[str]]
@@ -29,7 +30,7 @@ def codes_of(column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
 
 def dummy_names(name: str, levels: Levels) -> list[str]:
     """The names of the columns that a column becomes; its own if it holds numbers."""
-    return [f"{name}={level}" for level in levels[name][1:]] if name in levels else [name]
+    return [dummy_name(name, level) for level in levels[name][1:]] if name in levels else [name]
 
 
 def labels_of(names: Sequence[str], levels: Levels) -> list[str | None] | None:
@@ -38,11 +39,6 @@ def labels_of(names: Sequence[str], levels: Levels) -> list[str | None] | None:
         return None
     columns = {dummy: name for name in levels for dummy in dummy_names(name, levels)}
     return [columns.get(name) for name in names]
-
-
-def dummies(codes: NDArray[np.float64], levels: Sequence[str]) -> NDArray[np.float64]:
-    """(n, levels - 1) zeros and ones."""
-    return (codes[:, None] == np.arange(1, len(levels))[None, :]).astype(float)
 
 
 def expanded(
@@ -74,7 +70,7 @@ def expanded(
                 f"--categorical: column {name!r} has {len(own)} levels in {len(column)} rows, too "
                 "many to tell their effects. Join some, or --exclude it."
             )
-        blocks.append(dummies(column, own))
+        blocks.append(dummies(column, len(own)).astype(float))
     twice = [name for name in dict.fromkeys(longer) if longer.count(name) > 1]
     if twice:
         raise UsageError(f"--categorical: there would be two columns {listed(twice)}. Rename one.")

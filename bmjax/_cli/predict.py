@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmjax._cli.cache import keep_programs
-from bmjax._cli.categories import Levels, dummies, dummy_names, labels_of
+from bmjax._cli.categories import Levels, dummy_names, labels_of
 from bmjax._cli.errors import UsageError, check_place, listed
 from bmjax._cli.reading import Table, add_form, form_of, read_header, read_values
 
@@ -55,7 +55,7 @@ def _new_rows(result: Any, table: Table, levels: Levels) -> NDArray[np.float64]:
         for j, dummy in enumerate(dummy_names(name, levels)):
             if dummy in features:
                 column = table.column(name)
-                own = dummies(column, levels[name])[:, j] if name in levels else column
+                own = column == j + 1 if name in levels else column
                 X[:, features.index(dummy)] = own
     return X
 

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bmjax._checks import arrays, inputs
+from bmjax._fitting.categories import Encoding, encoding_of
 
 
 class LinearSelector(SelectorMixin, BaseEstimator):
@@ -19,20 +20,32 @@ class LinearSelector(SelectorMixin, BaseEstimator):
 
     coef_: NDArray[np.floating]
     support_: NDArray[np.bool_]
+    _encoding: Encoding | None
+
+    def _encoded(self, X: Any) -> Any:
+        """X to fit, numbers of levels in the place of categories; how, is kept."""
+        self._encoding = encoding_of(X)
+        return X if self._encoding is None else self._encoding.coded(X)
+
+    def _columns(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The columns of the fit, from checked data."""
+        return X if self._encoding is None else self._encoding.expanded(X)
 
     def _training_data(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """X and y to fit, float32 or float64 as X is."""
+        X = self._encoded(X)
         arrays.refuse_disguised("X", X)
         arrays.refuse_disguised("y", y)
         X, y = validate_data(
             self, X, y, dtype=(np.float64, np.float32), y_numeric=True, ensure_min_samples=2
         )
-        return X, check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
+        return self._columns(X), check_array(y, dtype=X.dtype, ensure_2d=False, input_name="y")
 
     def _labelled_data(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[NDArray[np.floating], NDArray[Any], NDArray[np.floating]]:
         """X to fit, float32 or float64 as it is, the two classes of y, and y as 0 and 1."""
+        X = self._encoded(X)
         arrays.refuse_disguised("X", X)
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=2)
         check_classification_targets(y)
@@ -48,14 +61,22 @@ class LinearSelector(SelectorMixin, BaseEstimator):
                 f"sample_weight above zero have {len(present)}; a logistic fit tells "
                 "two apart. For more take sklearn.multiclass.OneVsRestClassifier."
             )
-        return X, classes, codes.astype(X.dtype)
+        return self._columns(X), classes, codes.astype(X.dtype)
 
     def _new_samples(self, X: Any) -> NDArray[np.floating]:
         """New samples, in the type of the fit."""
         check_is_fitted(self)
+        if self._encoding is not None:
+            if not hasattr(X, "iloc"):
+                raise ValueError(
+                    f"X is {type(X).__name__}; the fit was to a pandas frame with categories, so "
+                    "give new samples as a frame with the same columns."
+                )
+            validate_data(self, X, reset=False, skip_check_array=True)  # the names of the columns
+            X = self._encoding.coded(X)
         arrays.refuse_disguised("X", X)
         checked: Any = validate_data(self, X, dtype=self.coef_.dtype, reset=False)
-        return checked
+        return self._columns(checked)
 
     def _get_support_mask(self) -> Any:
         check_is_fitted(self)

@@ -84,11 +84,11 @@ class MaskingSelector(LinearSelector):
                 sample_weights=counts,
                 intercept=self.fit_intercept,
                 unmasked=self._unmasked(),
-                groups=self.groups,
+                groups=self._groups(),
                 standardize=self.standardize,
                 solver=self._solver(),
-                initial_inclusion=self.initial_inclusion,
-                starts=self.starts,
+                initial_inclusion=self._by_column(self.initial_inclusion),
+                starts=self._by_column(self.starts, dimensions=2),
                 moves=self.moves,
                 criterion=self.criterion,
                 prune_threshold=self.prune_threshold,
@@ -97,13 +97,18 @@ class MaskingSelector(LinearSelector):
                 **others,
             )
         if hasattr(self, "feature_names_in_"):
-            result = result._replace(names=Names(tuple(self.feature_names_in_)))
+            names = tuple(self.feature_names_in_)
+            if self._encoding is not None:
+                names = self._encoding.names(names)
+            result = result._replace(names=Names(names))
         self.result_ = result = jax.tree.map(np.asarray, result)
         self.coef_ = result.coef
         self.intercept_ = result.intercept[()]
         self.inclusion_ = result.inclusion
         self.weights_ = result.weights
         self.support_ = result.support
+        if self._encoding is not None:
+            self.support_ = np.bincount(self._encoding.origin, result.support) > 0
         self.bound_ = result.bound[()]
         self.n_iter_ = int(result.num_steps)
         self.status_ = Status(int(result.status))
@@ -132,7 +137,20 @@ class MaskingSelector(LinearSelector):
         names = None
         if hasattr(self, "feature_names_in_"):
             names = Names(tuple(self.feature_names_in_))
-        return numbers_of("unmasked", self.unmasked, names)
+        chosen = numbers_of("unmasked", self.unmasked, names)
+        return chosen if self._encoding is None else self._encoding.chosen(chosen)
+
+    def _groups(self) -> Any:
+        """The parameter `groups`, the levels of a column of categories in one."""
+        if self._encoding is None:
+            return self.groups
+        return self._encoding.labels(tuple(self.feature_names_in_), self.groups)
+
+    def _by_column(self, values: Any, dimensions: int = 1) -> Any:
+        """A parameter given for each feature, for each column of the fit; a smaller one as is."""
+        if self._encoding is None or np.ndim(values) < dimensions:
+            return values
+        return self._encoding.by_feature(values)
 
 
 def _packed(
