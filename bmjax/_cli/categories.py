@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmjax._cli.errors import UsageError, listed, shown
-from bmjax._fitting.categories import dummies, dummy_name
+from bmjax._fitting.categories import Encoding, dummy_name
 
 # The levels of each column of categories, the first of which is the one that effects are against.
 Levels = Mapping[str, Sequence[str]]
@@ -56,25 +56,20 @@ def expanded(
     """
     if not levels:
         return values, list(names)
-    blocks, longer = [], []
-    for name, column in zip(names, values.T, strict=True):
-        longer += dummy_names(name, levels)
-        if name not in levels:
-            blocks.append(column[:, None])
-            continue
-        own = levels[name]
+    for name, own in levels.items():
         if len(own) < 2:
             raise UsageError(f"--categorical: column {name!r} has one level only. --exclude it.")
-        if 2 * len(own) > len(column):
+        if 2 * len(own) > len(values):
             raise UsageError(
-                f"--categorical: column {name!r} has {len(own)} levels in {len(column)} rows, too "
+                f"--categorical: column {name!r} has {len(own)} levels in {len(values)} rows, too "
                 "many to tell their effects. Join some, or --exclude it."
             )
-        blocks.append(dummies(column, len(own)).astype(float))
+    encoding = Encoding(tuple(levels.get(name) for name in names))
+    longer = encoding.names(names)
     twice = [name for name in dict.fromkeys(longer) if longer.count(name) > 1]
     if twice:
         raise UsageError(f"--categorical: there would be two columns {listed(twice)}. Rename one.")
-    return np.hstack(blocks), longer
+    return encoding.expanded(values), list(longer)
 
 
 def described(levels: Levels) -> list[str]:

@@ -18,7 +18,7 @@ class Encoding(NamedTuple):
         levels: Of each column of X its levels in order, None if it holds numbers.
     """
 
-    levels: tuple[tuple[Any, ...] | None, ...]
+    levels: tuple[Sequence[Any] | None, ...]
 
     @property
     def origin(self) -> NDArray[np.intp]:
@@ -50,7 +50,7 @@ class Encoding(NamedTuple):
     def expanded(self, X: NDArray[Any]) -> NDArray[Any]:
         """The columns of the fit, from checked ones with numbers of levels."""
         parts = [
-            X[:, [j]] if own is None else dummies(X[:, j], len(own)).astype(X.dtype)
+            X[:, [j]] if own is None else (X[:, [j]] == np.arange(1, len(own))).astype(X.dtype)
             for j, own in enumerate(self.levels)
         ]
         return np.hstack(parts)
@@ -106,11 +106,6 @@ def encoding_of(X: Any) -> Encoding | None:
             )
         levels.append(own)
     return Encoding(tuple(levels)) if any(own is not None for own in levels) else None
-
-
-def dummies(codes: NDArray[np.floating], levels: int) -> NDArray[np.bool_]:
-    """(n, levels - 1) whether a row has each level but the first, from numbers of levels."""
-    return codes[:, None] == np.arange(1, levels)[None, :]
 
 
 def dummy_name(name: str, level: Any) -> str:

@@ -51,12 +51,10 @@ class Likelihood(Protocol):
         """The squared errors with slope and curvature of the likelihood at weights."""
         ...
 
-    def values(self, weights: Float[Array, "c m"], noise: Float[Array, ""]) -> Float[Array, " c"]:
-        """The log likelihood of some weights."""
-        ...
-
-    def separated(self, weights: Float[Array, " m"]) -> Bool[Array, ""]:
-        """Whether the weights show that the likelihood has no maximum."""
+    def values(
+        self, weights: Float[Array, "c m"], noise: Float[Array, ""]
+    ) -> tuple[Float[Array, " c"], Bool[Array, " c"]]:
+        """The log likelihood of some weights, and whether they show that it has no maximum."""
         ...
 
     def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
@@ -179,18 +177,18 @@ def maximised(
         move = solve_normal_equations(near.gram, near.slope, used)
         lengths = xp.asarray(_LENGTHS, move.dtype)
         tried = carry.weights[None, :] + lengths[:, None] * move[None, :]
-        values = data.values(tried, carry.noise_precision)
+        values, _ = data.values(tried, carry.noise_precision)
         values = xp.where(xp.isfinite(values), values, -xp.inf)
         best = xp.argmax(values)
         weights = xp.where(values[best] > carry.value, tried[best], carry.weights)
         noise = data.precision(residual_square(near, weights) / near.samples)
-        value = data.values(weights[None, :], noise)[0]
+        (value,), (separated,) = data.values(weights[None, :], noise)
         rose = value > carry.value + _SETTLED
         count = carry.steps + 1
-        ended = ~rose | (count >= _STEPS) | data.separated(weights)
+        ended = ~rose | (count >= _STEPS) | separated
         return Maximum(weights, noise, value, count, ended)
 
-    value = data.values(weights[None, :], noise)[0]
+    (value,), _ = data.values(weights[None, :], noise)
     begun = Maximum(weights, noise, value, xp.zeros((), xp.int32), xp.asarray(False))
     return while_loop(lambda c: ~c.done, step, begun)
 
@@ -229,16 +227,15 @@ class _InSlots(NamedTuple):
         still = namespace(mean).zeros_like(mean)
         return by_rows(self.part, self.part.family.local(self.part, mean, still, noise))
 
-    def values(self, weights: Float[Array, "c m"], noise: Float[Array, ""]) -> Float[Array, " c"]:
+    def values(
+        self, weights: Float[Array, "c m"], noise: Float[Array, ""]
+    ) -> tuple[Float[Array, " c"], Bool[Array, " c"]]:
         """As `Likelihood`."""
-        part = self.part
-        return namespace(weights).stack(
-            [part.family.log_likelihood(part, own @ part.X, noise) for own in weights]
-        )
-
-    def separated(self, weights: Float[Array, " m"]) -> Bool[Array, ""]:
-        """As `Likelihood`."""
-        return self.part.family.separated(self.part, weights @ self.part.X)
+        xp, part = namespace(weights), self.part
+        means = [own @ part.X for own in weights]
+        likelihoods = [part.family.log_likelihood(part, mean, noise) for mean in means]
+        separated = [part.family.separated(part, mean) for mean in means]
+        return xp.stack(likelihoods), xp.stack(separated)
 
     def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
         """As `Likelihood`."""

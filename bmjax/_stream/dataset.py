@@ -62,13 +62,12 @@ class _Rows(NamedTuple):
         """As `Likelihood`."""
         return self.passes.near(weights, noise)
 
-    def values(self, weights: Float[Array, "c k"], noise: Float[Array, ""]) -> Float[Array, " c"]:
+    def values(
+        self, weights: Float[Array, "c k"], noise: Float[Array, ""]
+    ) -> tuple[Float[Array, " c"], Bool[Array, " c"]]:
         """As `Likelihood`."""
-        return self.passes.values(weights, noise).log_likelihood
-
-    def separated(self, weights: Float[Array, " k"]) -> Bool[Array, ""]:
-        """As `Likelihood`."""
-        return self.passes.values(weights[None, :], np.ones(())).mixed[0] == 0
+        found = self.passes.values(weights, noise)
+        return found.log_likelihood, found.mixed == 0
 
     def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
         """As `Likelihood`."""

@@ -243,3 +243,15 @@ def test_what_there_is_not_yet_says_so():
         bmjax.fit_stream([(X, y)], groups=LABELS)
     with pytest.raises(NotImplementedError, match="groups of columns has no derivatives"):
         jax.grad(lambda y: bmjax.fit(X, y, groups=LABELS, moves=0).coef[0])(jnp.asarray(y))
+
+
+def test_unmasked_groups_are_known_inside_jit():
+    """Numbers given as a list are looked at before they become traced."""
+    X, y = np.random.default_rng(0).normal(size=(40, 5))[:, :4], np.arange(40.0)
+
+    @jax.jit
+    def kept(X, y):
+        options = {"groups": ["a", "a", "b", "b"], "unmasked": [2, 3], "uncertainty": False}
+        return bmjax.fit(X, y, **options).support
+
+    assert kept(jnp.asarray(X), jnp.asarray(y))[2:].all()
