@@ -272,13 +272,8 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
         unmasked = validate.chosen_features("unmasked", unmasked, k)
     if threshold is None:
         threshold = float(jnp.finfo(dtype).eps)
-    family = _family(asked["family"], dtype)
+    family = family_of(asked["family"], precision, dtype)
     if family is not None and not family.has_units:
-        if precision is not None:
-            raise ValueError(
-                f"noise_precision is given, but family={family.name!r} has no noise to be known; "
-                "leave it out."
-            )
         precision = jnp.ones((), dtype)
     solver, labels = _solver(asked["solver"]), asked["groups"]
     if labels is not None:
@@ -319,8 +314,19 @@ def _groups(
     return groups
 
 
-def _family(family: Any, dtype: Any) -> Family | None:
-    """The family, its numbers in the type of the fit; None for the Gaussian."""
+def family_of(family: Any, precision: Any, dtype: Any) -> Family | None:
+    """The family that was asked for, its numbers in the type of the fit; None for the Gaussian.
+
+    Args:
+        family: A name, or a family.
+        precision: The noise precision that is known, or None.
+        dtype: Floating-point type of the fit.
+
+    Raises:
+        TypeError: If it is neither a name nor a family.
+        ValueError: If there is none of that name, its numbers are out of range, or a noise is known
+            where there is none.
+    """
     if family is None or (isinstance(family, str) and family == "gaussian"):
         return None
     if isinstance(family, str):
@@ -332,6 +338,11 @@ def _family(family: Any, dtype: Any) -> Family | None:
     if isinstance(family, Student) and family.degrees is not None:
         degrees = validate.number("degrees", family.degrees, dtype, low=0, open_low=True)
         return Student(degrees)
+    if precision is not None and not family.has_units:
+        raise ValueError(
+            f"noise_precision is given, but family={family.name!r} has no noise to be known; leave "
+            "it out."
+        )
     return family
 
 

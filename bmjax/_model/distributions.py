@@ -61,8 +61,18 @@ class Logistic(NamedTuple):
 
     def log_likelihood(self, problem: Problem, mean: Any, noise: Any) -> Any:
         """The sum of log P(y)."""
+        return problem.total(self.log_density(problem.y, mean, noise))
+
+    def log_density(self, y: Any, mean: Any, noise: Any) -> Any:
+        """The log of P(y), of each sample."""
         del noise
-        return problem.total(log_sigmoid((2 * problem.y - 1) * mean))
+        return log_sigmoid((2 * y - 1) * mean)
+
+    def derivatives(self, y: Any, mean: Any) -> tuple[Any, Any, Any]:
+        """Y - p, -p (1 - p), and -p (1 - p) (1 - 2 p)."""
+        p = sigmoid(mean)
+        bend = -p * sigmoid(-mean)
+        return y - p, bend, bend * (1 - 2 * p)
 
     def separated(self, problem: Problem, mean: Any) -> Any:
         """Whether every sample is called right: larger weights would then always fit better."""
@@ -143,10 +153,25 @@ class Student(NamedTuple):
 
     def log_likelihood(self, problem: Problem, mean: Any, noise: Any) -> Any:
         """The sum of the log densities of y."""
-        square = noise * (problem.y - mean) ** 2
-        density = _log_student(self._degrees(problem, square), square)
-        half = 0.5 * namespace(density).log(noise)
-        return problem.total(density + half)
+        degrees = self._degrees(problem, noise * (problem.y - mean) ** 2)
+        return problem.total(Student(degrees).log_density(problem.y, mean, noise))
+
+    def log_density(self, y: Any, mean: Any, noise: Any) -> Any:
+        """The log density of each y; the degrees of freedom must be given, or settled."""
+        density = _log_student(self.degrees, noise * (y - mean) ** 2)
+        return density + 0.5 * namespace(density).log(noise)
+
+    def derivatives(self, y: Any, mean: Any) -> tuple[Any, Any, Any]:
+        """Of -(d + 1) / 2 log(1 + r^2 / d), with r = y - mean."""
+        degrees: Any = self.degrees
+        left = y - mean
+        square, below = left**2, degrees + left**2
+        many = degrees + 1
+        return (
+            many * left / below,
+            many * (square - degrees) / below**2,
+            many * 2 * left * (square - 3 * degrees) / below**3,
+        )
 
     def separated(self, problem: Problem, mean: Any) -> Any:
         """Never."""

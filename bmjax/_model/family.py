@@ -80,6 +80,14 @@ class Family(Protocol):
         """The log likelihood of predictors that are known."""
         ...
 
+    def log_density(self, y: Array, mean: Array, noise: Array | float) -> Array:
+        """The same of each sample, y and predictor of any one shape."""
+        ...
+
+    def derivatives(self, y: Array, mean: Array) -> tuple[Array, Array, Array]:
+        """The first three of the log density in the predictor, where the noise precision is one."""
+        ...
+
     def separated(self, problem: Problem, mean: Float[Array, " n"]) -> Bool[Array, ""]:
         """Whether the predictors show that the likelihood has no maximum."""
         ...

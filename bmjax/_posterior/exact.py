@@ -102,6 +102,8 @@ def _found(
         mean=parts.mean,
         spread=parts.deviation,
         covariance=every.covariance,
+        log=parts.log,
+        held=None,
         freedom=freedom_of(evidence),
         r_hat=1.0,
         steps=0,

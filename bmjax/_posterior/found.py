@@ -15,6 +15,24 @@ from bmjax._runtime import ladder
 from bmjax._runtime.programs import PROGRAMS
 
 
+class Held(NamedTuple):
+    """Effects of the level and of p features that are always in, in the units of the user.
+
+    Attributes:
+        level: Mean of the level of y where every feature is at its centre.
+        level_variance: Its variance.
+        coef: (p,) means of the effects, those that stand in for other features left out.
+        covariance: (p, p) of these.
+        cross: (p, u) of these with the effects of the listed features.
+    """
+
+    level: float
+    level_variance: float
+    coef: np.ndarray
+    covariance: np.ndarray
+    cross: np.ndarray
+
+
 class Found(NamedTuple):
     """The posterior of f features that may be in or not, u of which are in some listed support.
 
@@ -31,6 +49,8 @@ class Found(NamedTuple):
         mean: (t, u) of the effects given each.
         spread: (t, u) their standard deviation given each.
         covariance: (u, u) of the effects over all supports.
+        log: (t,) logarithm of the posterior of each listed support, up to a constant.
+        held: Of what is always in; None where the sums say all.
         freedom: Degrees of freedom of the effects given a support.
         r_hat: See `Posterior`.
         steps: Of each chain.
@@ -49,6 +69,8 @@ class Found(NamedTuple):
     mean: np.ndarray
     spread: np.ndarray
     covariance: np.ndarray
+    log: np.ndarray
+    held: Held | None
     freedom: float
     r_hat: float
     steps: int
@@ -119,6 +141,8 @@ def found_by_chains(  # noqa: PLR0913 - what is sampled, and how
         mean=mean,
         spread=spread,
         covariance=second - average[:, None] * average[None, :],
+        log=np.asarray(parts.log)[: len(chosen)],
+        held=None,
         freedom=freedom_of(evidence),
         r_hat=end.r_hat,
         steps=rounds * STEPS,

@@ -20,6 +20,7 @@ class Parts(NamedTuple):
         second: E[b b'] over the mixture.
         noise: Mean of the noise variance over the mixture.
         share: What least squares on each support leaves of y'y.
+        log: Logarithm of the posterior of each, up to a constant.
     """
 
     mean: Float[Array, "t w"]
@@ -27,6 +28,7 @@ class Parts(NamedTuple):
     second: Float[Array, "w w"]
     noise: Float[Array, ""]
     share: Float[Array, " t"]
+    log: Float[Array, " t"]
 
 
 def parts_of(
@@ -73,4 +75,5 @@ def parts_of(
         second=second,
         noise=weight @ found.noise,
         share=matrix[:, -1, -1],
+        log=found.log,
     )

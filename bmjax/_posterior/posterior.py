@@ -1,5 +1,6 @@
 """`posterior`: which features act, as probabilities."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,17 +10,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from bmjax._checks import inputs, validate
+from bmjax._fitting.options import family_of
 from bmjax._io.progress_bar import progress_bar
+from bmjax._model.distributions import Student
+from bmjax._model.family import Family
 from bmjax._posterior.exact import enumerated_all
-from bmjax._posterior.found import Found, found_by_chains
-from bmjax._posterior.prior import evidence_of, log_size_prior
+from bmjax._posterior.found import found_by_chains
+from bmjax._posterior.given import Given, Squared, squared
+from bmjax._posterior.reference import Reference, reference
 from bmjax._posterior.result import Posterior
+from bmjax._posterior.reweighted import REFITTED, reweighted
 from bmjax._posterior.sampling import GROUP, Plan
-from bmjax._posterior.sums import Sums, sums_of
 from bmjax._posterior.units import in_units, stacked
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.threads import one_blas_thread
-from bmjax._selection.neighbours import most_features
 
 _MOST_ENUMERATED = 20
 
@@ -34,6 +38,7 @@ def posterior(  # noqa: PLR0913 - public options
     sample_weights: ArrayLike | None = None,
     standardize: bool = False,
     noise_precision: ArrayLike | None = None,
+    family: str | Family = "gaussian",
     enumerate_up_to: int = 15,
     chains: int = 16,
     tolerance: float = 0.01,
@@ -49,6 +54,10 @@ def posterior(  # noqa: PLR0913 - public options
     then a closed form. Up to `enumerate_up_to` features every support is looked at; beyond, chains
     of supports are run until they agree. Where nothing is measured but which features are ever
     unmasked, this is the posterior that the support of `fit` is a single choice from.
+
+    With a family that is not Gaussian, supports are found by the squared errors that the likelihood
+    has near the mode of a good one, and then each of the most probable counts by its own evidence,
+    as Laplace's approximation of the integral over its effects gives it.
 
     Computed in float64 whatever the input, and returned in the floating-point type of the input as
     JAX sees it; no setting of JAX is changed. Results do not depend on the units of columns and y,
@@ -69,6 +78,8 @@ def posterior(  # noqa: PLR0913 - public options
         standardize: Taken so that calls read like those of `fit`; without effect, since nothing
             depends on units.
         noise_precision: One over the noise variance where it is known; else it is summed out.
+        family: The distribution of y given its predictor, as in `fit`: `"gaussian"`, `"logistic"`
+            for outcomes 0 and 1, `"student"` or `bmjax.Student(degrees)` for noise with outliers.
         enumerate_up_to: Most features, those always in not counted, of which every support is
             looked at: 2^k of them. At most 20; 0 for chains always.
         chains: How many chains, a multiple of 8.
@@ -83,7 +94,9 @@ def posterior(  # noqa: PLR0913 - public options
     Returns:
         The posterior. `status` says how it ended: `CONVERGED` if every support was looked at or
         the chains agree, `MAX_STEPS` if they do not, `EXACT_FIT` if the most probable support
-        leaves nothing but rounding, `NON_FINITE` for a dataset, of several, that is not finite.
+        leaves nothing but rounding, `NON_FINITE` for a dataset, of several, that is not finite,
+        `SEPARATED` if a good support tells two outcomes apart without error: only the prior then
+        bounds the effects, and probabilities are rough.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -97,6 +110,11 @@ def posterior(  # noqa: PLR0913 - public options
         >>> found = bmjax.posterior(X, y, intercept=True)
         >>> found.select(fdr=0.1).tolist()
         [True, False, False, True, False]
+
+        >>> outcome = y > 0
+        >>> found = bmjax.posterior(X, outcome, intercept=True, family="logistic")
+        >>> found.probability[0] > 0.99, bool(found.predict(X[:1])[0] < 1)
+        (Array(True, dtype=bool), True)
 
     Reference:
         Liang, Paulo, Molina, Clyde and Berger, "Mixtures of g priors for Bayesian variable
@@ -124,8 +142,12 @@ def posterior(  # noqa: PLR0913 - public options
         if noise_precision is not None:
             known = validate.number("noise_precision", noise_precision, float, low=0, open_low=True)
             precision = float(known)
+        distribution = family_of(family, noise_precision, float)
+        distribution = jax.tree.map(partial(np.asarray, dtype=float), distribution)
         words = validate.key_words(jax.random.key(0) if key is None else key)
         data = _data(X, y, sample_weights)
+        several = data.y.ndim == 2
+        inputs.outcomes(distribution, data.y, data.counts, batch=several)
         k = data.X.shape[-1]
         always = np.zeros(k, bool)
         if unmasked is not None:
@@ -137,7 +159,6 @@ def posterior(  # noqa: PLR0913 - public options
                 )
         free = k - int(always.sum())
         every = free <= limit
-        several = data.y.ndim == 2
         number = len(data.y) if several else 1
         title = "supports" if every else "steps of chains"
         total = number if every else number * plan.max_steps
@@ -149,9 +170,9 @@ def posterior(  # noqa: PLR0913 - public options
             np.errstate(all="ignore"),
             one_blas_thread(),
         ):
-            sums = [_sums(data, i, intercept, always) for i in range(number)]
-            found = _found(sums, precision, every, words, plan, count, several, partial(bar, title))
-            fields = [in_units(one, own, intercept) for one, own in zip(found, sums, strict=True)]
+            given = [_given(data, i, intercept, always, precision) for i in range(number)]
+            asked = _Asked(distribution, words, plan, count, every, several)
+            fields = _posteriors(given, asked, partial(bar, title))
         whole = stacked(fields, k) if several else fields[0]
         return jax.tree.map(partial(_as_seen, data.dtype), whole)
 
@@ -182,49 +203,90 @@ def _data(X: Any, y: Any, sample_weights: Any) -> _Data:
     return _Data(np.asarray(features), np.asarray(target), counts, dtype)
 
 
-def _sums(data: _Data, i: int, intercept: bool, always: np.ndarray) -> Sums:
+def _given(
+    data: _Data, i: int, intercept: bool, always: np.ndarray, precision: float | None
+) -> Given:
+    """One dataset."""
     several = data.y.ndim == 2
     X = data.X[i] if data.X.ndim == 3 else data.X
     y = data.y[i] if several else data.y
     counts = data.counts[i] if several and data.counts is not None else data.counts
-    present = slice(None) if counts is None else counts > 0
-    good = np.isfinite(X[present]).all() and np.isfinite(y[present]).all()
-    if not good:  # one of several: its own result is NaN, the others are as they are
+    present = slice(None) if counts is None or np.all(counts > 0) else counts > 0
+    X, y = X[present], y[present]
+    counts = np.ones(len(y)) if counts is None else np.asarray(counts[present], float)
+    finite = bool(np.isfinite(X).all() and np.isfinite(y).all())
+    if not finite:  # one of several: its own result is NaN, the others are as they are
         X, y = np.zeros_like(X, float), np.zeros_like(y, float)
-    sums = sums_of(X, y, counts, intercept=intercept, always=always)
-    return sums if good else sums._replace(y_scale=float("nan"))
+    return Given(X, y, counts, always, intercept, precision, finite)
+
+
+class _Asked(NamedTuple):
+    """What was asked, beside the data.
+
+    Attributes:
+        family: The distribution of y; None for the Gaussian.
+        words: Numbers that the draws depend on.
+        plan: How long to sample.
+        count: Most supports to list.
+        every: Whether to look at every support.
+        several: Whether there are several datasets.
+    """
+
+    family: Family | None
+    words: list[int]
+    plan: Plan
+    count: int
+    every: bool
+    several: bool
 
 
 @full_precision
-def _found(  # noqa: PLR0913 - what is found of a posterior, and how
-    sums: list[Sums],
-    precision: float | None,
-    every: bool,
-    words: list[int],
-    plan: Plan,
-    count: int,
-    several: bool,
-    report: Any,
-) -> list[Found]:
-    """What is found of each dataset, in the units of the sums."""
-    free = len(sums[0].columns)
-    most = [int(most_features(max(one.rows, 0), free)) for one in sums]
-    log_size = np.stack([log_size_prior(free, size, free + 1) for size in most])
-    known = None
-    if precision is not None:
-        known = np.array([precision * np.nan_to_num(one.y_scale, nan=1.0) ** 2 for one in sums])
-    evidence = evidence_of(np.array([one.freedom for one in sums]), log_size, known)
-    if every:
-        return enumerated_all(sums, evidence, count, report)
-    found = []
-    for i, one in enumerate(sums):
-        own = jax.tree.map(lambda leaf, i=i: leaf[i], evidence)
-        draws = words
-        if several:
-            base = jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32))
-            draws = validate.key_words(jax.random.fold_in(base, i))
-        found.append(found_by_chains(one, own, most[i], draws, plan, count, report))
-    return found
+def _posteriors(
+    given: list[Given], asked: _Asked, report: Callable[[int], None]
+) -> list[Posterior]:
+    """The posterior of each dataset."""
+    near = [_near(asked.family, one) for one in given]
+    squares = [one.squared if isinstance(one, Reference) else one for one in near]
+    # Of the most probable supports by squared errors, many are judged by the likelihood.
+    count = asked.count if asked.family is None else max(asked.count, REFITTED)
+    if asked.every:
+        evidence = jax.tree.map(lambda *leaves: np.stack(leaves), *[a.evidence for a in squares])
+        found = enumerated_all([a.sums for a in squares], evidence, count, report)
+    else:
+        draws = _draws(asked.words, len(given)) if asked.several else [asked.words]
+        found = [
+            found_by_chains(*one, words, asked.plan, count, report)
+            for one, words in zip(squares, draws, strict=True)
+        ]
+    results = []
+    for i, place in enumerate(near):
+        family = _unsettled(asked.family)
+        if isinstance(place, Reference):
+            found[i] = reweighted(found[i], place, asked.count, asked.plan.tolerance)
+            family = place.family
+        one = in_units(found[i], squares[i].sums, given[i].intercept)
+        results.append(one._replace(family=family))
+    return results
+
+
+def _near(family: Family | None, given: Given) -> Squared | Reference:
+    """The squared errors by which the supports of a dataset are found."""
+    if family is None or not given.finite:
+        return squared(given)
+    return reference(family, given)
+
+
+def _unsettled(family: Family | None) -> Family | None:
+    """A family, with NaN for what it could not learn."""
+    if isinstance(family, Student):
+        return Student(np.asarray(np.nan if family.degrees is None else family.degrees, float))
+    return family
+
+
+def _draws(words: list[int], number: int) -> list[list[int]]:
+    """Numbers that the draws of each of several datasets depend on."""
+    key = jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32))
+    return [validate.key_words(jax.random.fold_in(key, i)) for i in range(number)]
 
 
 def _as_seen(dtype: Any, leaf: np.ndarray) -> jax.Array:

@@ -78,6 +78,8 @@ class Posterior(NamedTuple):
         r_hat: Spread of the log posterior between chains and within: near 1 where they have mixed.
         num_steps: Steps of each chain; 0 where all supports were looked at.
         status: How it ended, a code of `Status`.
+        family: The distribution of y given its predictor, `Logistic()` or `Student(degrees)` with
+            the degrees of freedom learned; None for a Gaussian y.
 
     Example:
         >>> import bmjax
@@ -101,6 +103,7 @@ class Posterior(NamedTuple):
     r_hat: Float[Array, "*b"]
     num_steps: Int[Array, "*b"]
     status: Int[Array, "*b"]
+    family: Any = None
 
     def __repr__(self) -> str:
         """What kind of posterior it is, without its arrays."""
@@ -180,6 +183,9 @@ class Posterior(NamedTuple):
     def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
         """The mean of y at new samples over the whole posterior, intercept + X @ coef.
 
+        Of a logistic posterior the probability that y is 1: the mean over the predictor's own
+        uncertainty, by MacKay's approximation of 1992.
+
         Args:
             X: (m, k) new samples; after several datasets (b, m, k), or (m, k) for all of them.
             return_std: Whether to return the standard deviation of y there as well: that of the
@@ -202,7 +208,8 @@ class Posterior(NamedTuple):
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * coef, axis=-1)
         mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, coef)
-        if not validate.flag("return_std", return_std):
+        wanted = validate.flag("return_std", return_std)
+        if not wanted and (self.family is None or self.family.has_units):
             return mean
         features = jnp.asarray(self.mixture.features)
         at = jnp.minimum(features, k - 1)[..., None, :]
@@ -210,8 +217,13 @@ class Posterior(NamedTuple):
             away, jnp.broadcast_to(at, (*away.shape[:-1], at.shape[-1])), -1
         )
         spread = jnp.einsum("...nu,...uv,...nv->...n", chosen, self.mixture.covariance, chosen)
-        variance = (self.noise_variance + self.level_variance)[..., None] + jnp.maximum(spread, 0)
-        return mean, jnp.sqrt(variance)
+        variance = self.level_variance[..., None] + jnp.maximum(spread, 0)
+        family: Any = self.family
+        if family is not None and not family.has_units:
+            chance = family.mean(mean, variance)
+            return (chance, jnp.sqrt(chance * (1 - chance))) if wanted else chance
+        noise = self.noise_variance * (1 if family is None else family.spread)
+        return mean, jnp.sqrt(noise[..., None] + variance)
 
     def select(self, fdr: float = 0.1) -> Bool[np.ndarray, "*b k"]:
         """The largest set of features of which at most a share is expected not to act.

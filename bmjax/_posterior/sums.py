@@ -120,6 +120,42 @@ def sums_of(
     )
 
 
+def basis_of(
+    X: np.ndarray, counts: np.ndarray, sums: Sums, always: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that span the features always in, and the way from their effects to those of features.
+
+    Args:
+        X: (n, k) features.
+        counts: (n,) how often each row counts, above zero.
+        sums: Their sums.
+        always: (k,) which features are always in.
+    """
+    root = np.sqrt(counts)
+    kept = (X[:, always] - sums.center[always]).T * root
+    basis, inverse, _ = _basis(kept)
+    return basis.T / root, inverse
+
+
+def centred_columns(
+    X: np.ndarray, counts: np.ndarray, *, intercept: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, k) features less their means if the level is free, in float64, and these.
+
+    Constant columns are zero, whatever rounding leaves of them in the type they came in.
+
+    Args:
+        X: (n, k) features.
+        counts: (n,) how often each row counts.
+        intercept: Whether the level is free.
+    """
+    columns = np.array(X.T, float, order="C")
+    if not intercept:
+        return columns.T, np.zeros(len(columns))
+    columns, center = _centred(columns, counts, _dust(X))
+    return columns.T, center
+
+
 def _dust(values: np.ndarray) -> float:
     kind = values.dtype.type if np.issubdtype(values.dtype, np.floating) else np.float64
     return DUST * float(np.finfo(kind).eps)

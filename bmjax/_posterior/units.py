@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from bmjax._model.problem import Status
-from bmjax._posterior.found import Found
+from bmjax._posterior.found import Found, Held
 from bmjax._posterior.result import Mixture, Posterior
 from bmjax._posterior.sums import Sums
 
@@ -13,19 +13,29 @@ def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
     """What was found of a dataset in the user's units, all its features in order."""
     k = len(sums.center)
     free, always = sums.free, sums.always
-    ratio = sums.y_scale / sums.scale
+    union = found.features  # of those that may be in or not
+    held, unit, noise = found.held, 1.0, found.noise
+    if held is None:
+        unit, noise = sums.y_scale, found.noise * sums.y_scale**2
+        held = Held(
+            level=sums.y_center,
+            level_variance=noise / sums.samples,
+            coef=sums.y_along,
+            covariance=noise * sums.own,
+            cross=np.zeros((len(always), len(union))),
+        )
+    ratio = unit / sums.scale
     coef = np.zeros(k)
     coef[free] = found.coef * ratio
-    coef[always] = sums.y_along - sums.along @ coef[free]
-    noise = found.noise * sums.y_scale**2
-    union = found.features  # of those that may be in or not
+    coef[always] = held.coef - sums.along @ coef[free]
     to_user = ratio[union]
     inner = found.covariance * to_user[:, None] * to_user[None, :]
     # Effects of what is always in move against those that stand in for it.
-    way = np.concatenate([np.eye(len(union)), -sums.along[:, union]])
-    covariance = way @ inner @ way.T
-    own = len(union)
-    covariance[own:, own:] += noise * sums.own
+    own, cross = len(union), held.cross * to_user
+    joint = np.block([[inner, cross.T], [cross, held.covariance]])
+    way = np.eye(len(joint))
+    way[own:, :own] = -sums.along[:, union]
+    covariance = way @ joint @ way.T
     errors = np.zeros(k)
     errors[free] = found.deviation * np.abs(ratio)
     errors[always] = np.sqrt(np.maximum(np.diagonal(covariance)[own:], 0))
@@ -55,9 +65,9 @@ def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
         probability_error=error + nan,
         coef=coef,
         standard_errors=errors,
-        intercept=np.asarray(sums.y_center - sums.center @ coef if intercept else 0.0),
+        intercept=np.asarray(held.level - sums.center @ coef if intercept else 0.0),
         center=sums.center,
-        level_variance=np.asarray(noise / sums.samples if intercept else 0.0),
+        level_variance=np.asarray(held.level_variance if intercept else 0.0),
         noise_variance=np.asarray(noise),
         size=found.size + nan,
         mixture=mixture,

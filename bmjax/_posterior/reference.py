@@ -1,0 +1,173 @@
+"""Where y is not Gaussian, the squared errors by which its supports are found.
+
+The likelihood is given slope and curvature at one point, the posterior's mode of a good support,
+and the posterior is first found as if the squared errors there were all: every flip of a support
+has a closed form then. What each support is truly worth, `laplace` says afterwards.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bmjax._model.family import Family
+from bmjax._model.problem import Problem
+from bmjax._posterior.given import Given, Squared, judged_by
+from bmjax._posterior.laplace import Design, Point, worths
+from bmjax._posterior.start import starting_support
+from bmjax._posterior.sums import Sums, basis_of, centred_columns, sums_of
+
+_ROUNDS = 8
+_LEAST_SHARE = 1e-3  # of ones, where all outcomes are the same
+
+
+class Reference(NamedTuple):
+    """The squared errors of a likelihood near one point.
+
+    Attributes:
+        squared: These squared errors.
+        family: The distribution of y, all that it learns settled.
+        y: The target, less `level`.
+        level: What was taken off y.
+        counts: How often each row counts.
+        nuisance: The level and what else is always in, a row each.
+        columns: The features that may be in or not.
+        metric: See `Design`.
+        to_always: The way from the nuisance's effects to those of the features always in.
+        point: The mode of the best support, without its features.
+        separated: Whether the predictor there calls every outcome right.
+    """
+
+    squared: Squared
+    family: Family
+    y: np.ndarray
+    level: float
+    counts: np.ndarray
+    nuisance: np.ndarray
+    columns: np.ndarray
+    metric: np.ndarray
+    to_always: np.ndarray
+    point: Point
+    separated: bool
+
+    def design(self, features: np.ndarray) -> Design:
+        """The likelihood of some features."""
+        empty = np.zeros((1, len(self.y)))
+        return Design(
+            family=self.family,
+            y=self.y,
+            counts=self.counts,
+            nuisance=self.nuisance,
+            columns=np.concatenate([self.columns[features], empty]),
+            metric=np.concatenate([self.metric[features], empty]),
+            evidence=self.squared.evidence,
+            free_scale=self.family.has_units and self.squared.evidence.precision is None,
+        )
+
+
+def reference(family: Family, given: Given) -> Reference:
+    """The squared errors near the best support that rounds of search and climb find.
+
+    Args:
+        family: The distribution of y.
+        given: The dataset.
+    """
+    columns, center = centred_columns(given.X, given.counts, intercept=given.intercept)
+    level = float(given.counts @ given.y / given.counts.sum())
+    level = level if family.has_units and given.intercept else 0.0
+    given = given._replace(X=columns, y=np.asarray(given.y, float) - level)
+    plain = sums_of(columns, given.y, given.counts, intercept=given.intercept, always=given.always)
+    at = _Place(*_nowhere(family, given))
+    support, point = None, None
+    for _ in range(_ROUNDS):
+        near = _near(family, given, plain, at)
+        found, _ = starting_support(*near.squared)
+        if support is not None and (found == support).all():
+            break
+        support = found
+        begin = near.point if point is None else near.point._replace(log_width=point.log_width)
+        point, at = _climbed(near, support, begin)
+    begin = near.point._replace(log_scale=point.log_scale, log_width=point.log_width)
+    point, at = _climbed(near, support, begin)
+    problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
+    sums = near.squared.sums
+    sums = sums._replace(center=center + sums.center)
+    return near._replace(
+        squared=near.squared._replace(sums=sums),
+        level=level,
+        point=point,
+        separated=bool(family.separated(problem, at.predictor)),
+    )
+
+
+class _Place(NamedTuple):
+    """A predictor of each sample, and the logarithm of the scale of the noise."""
+
+    predictor: np.ndarray
+    log_scale: float
+
+
+def _nowhere(family: Family, given: Given) -> _Place:
+    """Where nothing is known but the level."""
+    n, share = len(given.y), float(given.counts @ given.y**2 / given.counts.sum())
+    if family.has_units:
+        square = 1 / given.precision if given.precision else max(share, 1e-300)
+        return _Place(np.zeros(n), 0.5 * float(np.log(square)))
+    share = _inside(share)
+    return _Place(np.full(n, given.intercept * float(np.log(share / (1 - share)))), 0.0)
+
+
+def _inside(share: float) -> float:
+    """A share of ones that is neither zero nor one."""
+    return float(np.clip(share, _LEAST_SHARE, 1 - _LEAST_SHARE))
+
+
+def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
+    """The squared errors with slope and curvature of the likelihood at a place.
+
+    Args:
+        family: The distribution of y.
+        given: The dataset, centred.
+        plain: Its own sums, of which the prior of effects is made.
+        at: The place.
+    """
+    problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
+    still = np.zeros_like(at.predictor)
+    noise = np.asarray(np.exp(-2 * at.log_scale))
+    settled = family.settled_at(problem, at.predictor, still, noise)
+    parabola = settled.local(problem, at.predictor, still, noise)
+    counts = given.counts * parabola.weight
+    sums = sums_of(given.X, parabola.target, counts, intercept=given.intercept, always=given.always)
+    sums = sums._replace(freedom=plain.freedom)
+    information = settled.information
+    if not family.has_units:
+        share = _inside(float(given.counts @ given.y / given.counts.sum()))
+        information = share * (1 - share)
+    basis, to_always = basis_of(given.X, counts, sums, given.always)
+    level = np.ones((int(given.intercept), len(given.y)))
+    nuisance = np.concatenate([level, basis])
+    begin = np.zeros(len(nuisance))
+    begin[: len(level)] = at.predictor[0]
+    return Reference(
+        squared=judged_by(sums, given.precision if family.has_units else 1.0),
+        family=settled,
+        y=given.y,
+        level=0.0,
+        counts=given.counts,
+        nuisance=nuisance,
+        columns=sums.columns / np.sqrt(counts),
+        metric=plain.columns * (np.sqrt(information) * plain.scale / sums.scale)[:, None],
+        to_always=to_always,
+        point=Point(at.log_scale, begin, float(np.log(plain.freedom))),
+        separated=False,
+    )
+
+
+def _climbed(near: Reference, support: np.ndarray, begin: Point) -> tuple[Point, _Place]:
+    """The mode of a support, its features left out, and its predictor."""
+    features = np.flatnonzero(support)
+    size, lead = len(features), 1 + len(near.nuisance)
+    found = worths(near.design(features), np.arange(size)[None], np.zeros((1, size)), begin)
+    mode = found.mode[0]
+    predictor = mode[1:lead] @ near.nuisance + mode[lead:] @ near.columns[features]
+    at = _Place(np.exp(mode[0]) * predictor, float(mode[0]))
+    return Point(float(mode[0]), mode[1:lead], float(found.log_width[0])), at

@@ -1,0 +1,192 @@
+"""From squared errors to the likelihood: supports that were found, each by what it is worth.
+
+Supports are found by squared errors that the likelihood has near one point. Each then counts by the
+ratio of its own evidence to that of the squared errors, as in importance sampling. What all steps
+say of each feature is corrected by the difference that this makes among the supports, so that
+chance among them enters only as far as the two evidences differ.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bmjax._model.problem import Status
+from bmjax._posterior.agreement import few_of
+from bmjax._posterior.found import Found, Held
+from bmjax._posterior.laplace import Worth, worths
+from bmjax._posterior.reference import Reference
+
+REFITTED = 4096  # supports at most
+_NEGLIGIBLE = 1e-7  # probability, where all supports were looked at, that is not worth a climb
+
+
+class _Supports(NamedTuple):
+    """Supports of at most m of u features, each judged by the likelihood.
+
+    Attributes:
+        inside: (t, u) their features.
+        slots: (t, m) numbers of the same, u in empty slots.
+        worth: What each is worth, effects by slot.
+        weight: (t,) probability of each.
+    """
+
+    inside: np.ndarray
+    slots: np.ndarray
+    worth: Worth
+    weight: np.ndarray
+
+    def by_feature(self, values: np.ndarray) -> np.ndarray:
+        """Values (t, m) by slot as (t, u) by feature."""
+        t, u = self.inside.shape
+        whole = np.zeros((t, u + 1))
+        np.put_along_axis(whole, self.slots, values, axis=1)
+        return whole[:, :u]
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """The mean of values (t, ..., m) by slot over the supports, as (..., u) by feature."""
+        t, u = self.inside.shape
+        weighted = np.moveaxis(values * self.weight.reshape(t, *[1] * (values.ndim - 1)), -1, 1)
+        whole = np.zeros((u + 1, *weighted.shape[2:]))
+        np.add.at(whole, self.slots, weighted)
+        return np.moveaxis(whole[:u], 0, -1) / self.weight.sum()
+
+
+def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> Found:
+    """What was found by squared errors, by the likelihood.
+
+    Args:
+        found: What was found, effects in units of the sums.
+        near: The squared errors, and the likelihood.
+        count: Most supports to list.
+        tolerance: Monte Carlo error of a probability that is small enough.
+
+    Returns:
+        The same, effects in units of y per unit of a column of the sums.
+    """
+    every, unit = found.steps == 0, near.squared.sums.y_scale
+    if every:
+        left = found.weight.sum() - np.cumsum(found.weight)
+        found = _first(found, int(np.argmax(left <= _NEGLIGIBLE)) + 1)
+    before, inside = found.weight, found.inside
+    slots, worth_of_each = _judged(found, near)
+    # A support that could not be judged stays as it was.
+    ratio = np.exp(_relative(worth_of_each.log - found.log))
+    after = before * ratio
+    after *= before.sum() / after.sum()
+    here = _Supports(inside, slots, worth_of_each, after)
+    lead = len(near.nuisance)
+    mean = here.by_feature(worth_of_each.mean[:, lead:])
+    variance = np.diagonal(worth_of_each.covariance, axis1=1, axis2=2)[:, lead:]
+    spread = np.sqrt(np.maximum(here.by_feature(variance), 0))
+
+    def corrected(of_all: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        whole = np.array(of_all)
+        whole[found.features] += after @ new - before @ old
+        return whole
+
+    probability = np.clip(corrected(found.probability, inside, inside), 0, 1)
+    coef = corrected(found.coef * unit, found.mean * unit, mean)
+    square = corrected(
+        (found.coef**2 + found.deviation**2) * unit**2,
+        (found.mean**2 + found.spread**2) * unit**2,
+        mean**2 + spread**2,
+    )
+    change, error = after - before, np.array(found.error)
+    if not every:
+        away = (inside - probability[found.features]) ** 2
+        error[found.features] = np.sqrt(error[found.features] ** 2 + change**2 @ away)
+    status = found.status
+    if near.separated:
+        status = Status.SEPARATED
+    elif status == Status.CONVERGED and np.max(error, initial=0) > tolerance:
+        status = Status.MAX_STEPS
+    size = found.size + np.bincount(inside.sum(axis=1), change, len(found.size))
+    whole = found._replace(
+        probability=probability,
+        error=error,
+        coef=coef,
+        deviation=np.sqrt(np.maximum(square - coef**2, 0)),
+        noise=float(after @ worth_of_each.noise / after.sum()),
+        size=np.maximum(size, 0),
+        weight=after,
+        mean=mean,
+        spread=spread,
+        covariance=_covariance(here, lead),
+        log=worth_of_each.log,
+        held=_held(here, near),
+        status=status,
+    )
+    order = np.argsort(-after, kind="stable")
+    if every:
+        return _first(_at(whole, order), count)
+    places, weight = few_of(after[order], count)
+    return _at(whole, order[places])._replace(weight=weight)
+
+
+def _first(found: Found, count: int) -> Found:
+    """With the first of its supports alone."""
+    return _at(found, np.arange(min(count, len(found.weight))))
+
+
+def _at(found: Found, places: np.ndarray) -> Found:
+    """With some of its supports."""
+    of_each = ("weight", "inside", "mean", "spread", "log")
+    return found._replace(**{name: getattr(found, name)[places] for name in of_each})
+
+
+def _relative(log: np.ndarray) -> np.ndarray:
+    """Logarithms of ratios less the largest; where one is not a number, their median."""
+    good = np.isfinite(log)
+    if not good.any():
+        return np.zeros_like(log)
+    log = np.where(good, log, np.median(log[good]))
+    return log - np.max(log)
+
+
+def _judged(found: Found, near: Reference) -> tuple[np.ndarray, Worth]:
+    """The slots of each support, and what it is worth."""
+    u, sizes = len(found.features), found.inside.sum(axis=1)
+    m = int(sizes.max(initial=1))
+    # The features of each support first, in order; all empty slots behind.
+    slots = np.argsort(~found.inside, axis=1, kind="stable")[:, :m]
+    effects = np.take_along_axis(found.mean, slots, axis=1)
+    used = np.arange(m) < sizes[:, None]
+    effects = np.where(used, effects * near.squared.sums.y_scale / np.exp(near.point.log_scale), 0)
+    slots = np.where(used, slots, u)
+    return slots, worths(near.design(found.features), slots, effects, near.point)
+
+
+def _covariance(here: _Supports, lead: int) -> np.ndarray:
+    """(u, u) covariance of the features' effects over all supports."""
+    mean = here.worth.mean[:, lead:]
+    square = here.worth.covariance[:, lead:, lead:] + mean[:, :, None] * mean[:, None, :]
+    u = here.inside.shape[1]
+    second = np.zeros((u + 1, u + 1))
+    share = here.weight / here.weight.sum()
+    np.add.at(
+        second, (here.slots[:, :, None], here.slots[:, None, :]), share[:, None, None] * square
+    )
+    average = here.total(mean)
+    return second[:u, :u] - np.outer(average, average)
+
+
+def _held(here: _Supports, near: Reference) -> Held:
+    """The effects of the level and of what is always in."""
+    lead, share = len(near.nuisance), here.weight / here.weight.sum()
+    mean, covariance = here.worth.mean, here.worth.covariance
+    average = share @ mean[:, :lead]
+    away = mean[:, :lead] - average
+    own = (
+        np.einsum("t,tij->ij", share, covariance[:, :lead, :lead])
+        + (share[:, None] * away).T @ away
+    )
+    cross = here.total(covariance[:, :lead, lead:] + away[:, :, None] * mean[:, None, lead:])
+    level = lead - near.to_always.shape[1]
+    way = near.to_always
+    return Held(
+        level=near.level + float(average[:level].sum()),
+        level_variance=float(own[:level, :level].sum()),
+        coef=way @ average[level:],
+        covariance=way @ own[level:, level:] @ way.T,
+        cross=way @ cross[level:],
+    )
