@@ -51,13 +51,19 @@ class Kept:
         self.visits.append(visits._replace(inside=inside))
         self.sets.append(sets)
 
-    def supports(self, burn: int, count: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-        """Distinct supports after some rounds, their share of the time, and that of each size.
+    def supports(
+        self, burn: int, count: int
+    ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+        """Distinct supports after some rounds, their share of the time, in all and by chain.
 
         Args:
             burn: How many rounds to leave out.
             count: Most supports. Where there are more, the most frequent ones and a systematic
                 sample of the others, which stand for all of them.
+
+        Returns:
+            The features of each support, its share, how that divides among the chains (the share
+            of a support in each chain's time), and the share of each size.
         """
         visits, sets = self.visits[burn:], self.sets[burn:]
         marks = [
@@ -68,9 +74,14 @@ class Kept:
         hold = np.concatenate([a.hold.ravel() for a in visits])
         by_size = np.bincount(size, hold, self.sizes)[: self.sizes] / hold.sum()
         _, where, which = np.unique(np.concatenate(marks), return_index=True, return_inverse=True)
-        weight = np.bincount(which.ravel(), hold) / hold.sum()
+        chains, steps = visits[0].hold.shape
+        chain = np.tile(np.repeat(np.arange(chains), steps), len(visits))
+        by_chain = np.bincount(which.ravel() * chains + chain, hold, len(where) * chains)
+        by_chain = by_chain.reshape(len(where), chains) / hold.sum()
+        weight = by_chain.sum(axis=1)
         order = np.argsort(-weight, kind="stable")
-        where, weight = where[order], weight[order]
+        where, weight, by_chain = where[order], weight[order], by_chain[order]
+        before = weight
         log = np.concatenate([a.log.ravel() for a in visits])[where]
         chosen, weight = few_of(weight, count)
         # How those that stand for themselves share what they have in all is known exactly.
@@ -81,13 +92,13 @@ class Kept:
         weight[:alone] = weight[:alone].sum() * share / max(share.sum(), 1e-300)
         order = np.argsort(-weight, kind="stable")
         chosen, weight = chosen[order], weight[order]
-        chains, steps = visits[0].hold.shape
         features = []
         for place in where[chosen]:
             r, rest = divmod(int(place), chains * steps)
             c, t = divmod(rest, steps)
             features.append(sets[r][c][visits[r].inside[c, t]])
-        return features, weight, by_size
+        scale = chains * weight / before[chosen]
+        return features, weight, by_chain[chosen] * scale[:, None], by_size
 
 
 def few_of(weight: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

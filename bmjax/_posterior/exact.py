@@ -103,6 +103,7 @@ def _found(
         spread=parts.deviation,
         covariance=every.covariance,
         log=parts.log,
+        by_chain=None,
         held=None,
         freedom=freedom_of(evidence),
         r_hat=1.0,

@@ -50,6 +50,7 @@ class Found(NamedTuple):
         spread: (t, u) their standard deviation given each.
         covariance: (u, u) of the effects over all supports.
         log: (t,) logarithm of the posterior of each listed support, up to a constant.
+        by_chain: (t, c) share of each in the time of each chain; None where nothing was drawn.
         held: Of what is always in; None where the sums say all.
         freedom: Degrees of freedom of the effects given a support.
         r_hat: See `Posterior`.
@@ -70,6 +71,7 @@ class Found(NamedTuple):
     spread: np.ndarray
     covariance: np.ndarray
     log: np.ndarray
+    by_chain: np.ndarray | None
     held: Held | None
     freedom: float
     r_hat: float
@@ -106,7 +108,7 @@ def found_by_chains(  # noqa: PLR0913 - what is sampled, and how
     rounds = len(kept.tallies)
     burn = -(-rounds // BURN)
     end = agreement(kept, burn)
-    chosen, weight, size = kept.supports(burn, count)
+    chosen, weight, by_chain, size = kept.supports(burn, count)
     features = np.unique(np.concatenate([np.zeros(0, int), *chosen]))
     if not len(features):
         features = np.zeros(1, int)
@@ -142,6 +144,7 @@ def found_by_chains(  # noqa: PLR0913 - what is sampled, and how
         spread=spread,
         covariance=second - average[:, None] * average[None, :],
         log=np.asarray(parts.log)[: len(chosen)],
+        by_chain=by_chain,
         held=None,
         freedom=freedom_of(evidence),
         r_hat=end.r_hat,

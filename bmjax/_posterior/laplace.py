@@ -28,6 +28,7 @@ from bmjax._runtime.threads import cores
 
 _STEPS, _SETTLED = 60, 1e-7  # of the climb: most steps, and a rise in nats that is none
 _LENGTHS = (1.0, 0.5, 0.25, 0.0625)  # of a step, tried in turn
+_ANCHORS, _NEAR = 4, 0.5  # times that g is chosen anew, and a difference of log g that is none
 _NUMBERS = 2**20  # in an array of supports side by side, so that it stays in the cache
 
 
@@ -124,15 +125,37 @@ def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin:
     predictors = np.concatenate([always, design.columns[slots]], axis=1)
     lead = np.concatenate([[begin.log_scale], begin.nuisance])
     theta = np.concatenate([np.broadcast_to(lead, (supports, len(lead))), effects], axis=1)
-    g = float(np.exp(begin.log_width))
-    prior = np.zeros((supports, theta.shape[1], theta.shape[1]))
-    prior[:, len(lead) :, len(lead) :] = own / g
+    width = np.full(supports, begin.log_width)
+    found = _expanded(design, predictors, own, theta, width)
+    # An expansion made for one g overrates others that are far from it, so it is made for the g
+    # that it says itself: much smaller a one where many features share what there is to explain.
+    for _ in range(_ANCHORS):
+        far = np.flatnonzero(np.abs(found.log_width - width) > _NEAR)
+        if not len(far):
+            break
+        width[far] = found.log_width[far]
+        anew = _expanded(design, predictors[far], own[far], found.mode[far], width[far])
+        for whole, part in zip(found, anew, strict=True):
+            whole[far] = part
+    return found._replace(log=found.log + design.evidence.log_size[used.sum(axis=1)])
+
+
+def _expanded(
+    design: Design,
+    predictors: np.ndarray,
+    own: np.ndarray,
+    theta: np.ndarray,
+    log_width: np.ndarray,
+) -> Worth:
+    """Supports judged by an expansion around their modes for one g each."""
+    lead, inner = theta.shape[1] - own.shape[1], own / np.exp(log_width)[:, None, None]
+    prior = np.pad(inner, ((0, 0), (lead, 0), (lead, 0)))
     here = _Posterior(design, predictors, prior)
     theta, value = _climbed(here, theta)
     bend = _curvature(here, theta)
     shift = here.shift(theta, np.linalg.inv(bend))
-    found = _summed(design, theta, bend, own, g, shift)
-    return found._replace(log=found.log + value + design.evidence.log_size[used.sum(axis=1)])
+    found = _summed(design, theta, bend, own, np.exp(log_width), shift)
+    return found._replace(log=found.log + value)
 
 
 class _Posterior(NamedTuple):
@@ -262,7 +285,7 @@ def _summed(
     theta: np.ndarray,
     bend: np.ndarray,
     own: np.ndarray,
-    g: float,
+    g: np.ndarray,
     shift: np.ndarray,
 ) -> Worth:
     """The evidence, over that of the mode, and the moments, g summed out.
@@ -272,7 +295,7 @@ def _summed(
         theta: (t, q) the modes for one g: log scale, what is always in, and the features.
         bend: (t, q, q) the curvatures there.
         own: (t, m, m) the inverse prior covariances of the features' effects where g is one.
-        g: That g.
+        g: (t,) these g.
         shift: (t, q) the means less the modes.
     """
     lead = theta.shape[1] - own.shape[1]
@@ -281,13 +304,13 @@ def _summed(
     ahead, cross = bend[:, :lead, :lead], bend[:, :lead, lead:]
     reach = np.linalg.solve(ahead, cross)
     back = np.linalg.inv(np.linalg.cholesky(own)).transpose(0, 2, 1)
-    inner = bend[:, lead:, lead:] - own / g - cross.transpose(0, 2, 1) @ reach
+    inner = bend[:, lead:, lead:] - own / g[:, None, None] - cross.transpose(0, 2, 1) @ reach
     sharp, turn = np.linalg.eigh(back.transpose(0, 2, 1) @ inner @ back)
     back = back @ turn  # from u to effects; back'own back is one
     here = np.einsum("tji,tjk,tk->ti", back, own, effects)[:, None, :]
     sharp = np.maximum(sharp, 0)[:, None, :]
     widths = np.asarray(design.evidence.width)[:, None]
-    slope = (sharp + 1 / g) * here
+    slope = (sharp + 1 / g[:, None, None]) * here
     variance = 1 / (sharp + 1 / widths)
     mean = slope * variance
     log = 0.5 * np.sum(slope * (mean - here) - np.log1p(widths * sharp), axis=2)

@@ -19,7 +19,7 @@ from bmjax._posterior.found import found_by_chains
 from bmjax._posterior.given import Given, Squared, squared
 from bmjax._posterior.reference import Reference, reference
 from bmjax._posterior.result import Posterior
-from bmjax._posterior.reweighted import REFITTED, reweighted
+from bmjax._posterior.reweighted import REFITTED, chains_reweighted, reweighted
 from bmjax._posterior.sampling import GROUP, Plan
 from bmjax._posterior.units import in_units, stacked
 from bmjax._runtime.precision import full_precision
@@ -227,7 +227,7 @@ class _Asked(NamedTuple):
         family: The distribution of y; None for the Gaussian.
         words: Numbers that the draws depend on.
         plan: How long to sample.
-        count: Most supports to list.
+        supports: Most of them to list.
         every: Whether to look at every support.
         several: Whether there are several datasets.
     """
@@ -235,7 +235,7 @@ class _Asked(NamedTuple):
     family: Family | None
     words: list[int]
     plan: Plan
-    count: int
+    supports: int
     every: bool
     several: bool
 
@@ -247,25 +247,25 @@ def _posteriors(
     """The posterior of each dataset."""
     near = [_near(asked.family, one) for one in given]
     squares = [one.squared if isinstance(one, Reference) else one for one in near]
-    # Of the most probable supports by squared errors, many are judged by the likelihood.
-    count = asked.count if asked.family is None else max(asked.count, REFITTED)
     if asked.every:
         evidence = jax.tree.map(lambda *leaves: np.stack(leaves), *[a.evidence for a in squares])
+        count = asked.supports if asked.family is None else max(asked.supports, REFITTED)
         found = enumerated_all([a.sums for a in squares], evidence, count, report)
+        for i, place in enumerate(near):
+            if isinstance(place, Reference):
+                found[i] = reweighted(found[i], place, asked.supports, asked.plan.tolerance)
     else:
         draws = _draws(asked.words, len(given)) if asked.several else [asked.words]
         found = [
-            found_by_chains(*one, words, asked.plan, count, report)
-            for one, words in zip(squares, draws, strict=True)
+            chains_reweighted(one, words, asked.plan, asked.supports, report)
+            if isinstance(one, Reference)
+            else found_by_chains(*one, words, asked.plan, asked.supports, report)
+            for one, words in zip(near, draws, strict=True)
         ]
     results = []
-    for i, place in enumerate(near):
-        family = _unsettled(asked.family)
-        if isinstance(place, Reference):
-            found[i] = reweighted(found[i], place, asked.count, asked.plan.tolerance)
-            family = place.family
-        one = in_units(found[i], squares[i].sums, given[i].intercept)
-        results.append(one._replace(family=family))
+    for one, own, data, place in zip(found, squares, given, near, strict=True):
+        family = place.family if isinstance(place, Reference) else _unsettled(asked.family)
+        results.append(in_units(one, own.sums, data.intercept)._replace(family=family))
     return results
 
 

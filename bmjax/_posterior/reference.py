@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bmjax._model.family import Family
+from bmjax._model.family import Family, Parabola
 from bmjax._model.problem import Problem
 from bmjax._posterior.given import Given, Squared, judged_by
 from bmjax._posterior.laplace import Design, Point, worths
@@ -17,6 +17,7 @@ from bmjax._posterior.start import starting_support
 from bmjax._posterior.sums import Sums, basis_of, centred_columns, sums_of
 
 _ROUNDS = 8
+_SHORT = 1e-2  # way between predictors, on which the curvature hardly changes
 _LEAST_SHARE = 1e-3  # of ones, where all outcomes are the same
 
 
@@ -76,18 +77,18 @@ def reference(family: Family, given: Given) -> Reference:
     level = level if family.has_units and given.intercept else 0.0
     given = given._replace(X=columns, y=np.asarray(given.y, float) - level)
     plain = sums_of(columns, given.y, given.counts, intercept=given.intercept, always=given.always)
-    at = _Place(*_nowhere(family, given))
-    support, point = None, None
+    near = _near(family, given, plain, _nowhere(family, given))
+    support, _ = starting_support(*near.squared)
+    point, at = _climbed(near, support, near.point)
     for _ in range(_ROUNDS):
         near = _near(family, given, plain, at)
         found, _ = starting_support(*near.squared)
-        if support is not None and (found == support).all():
-            break
+        begin = near.point._replace(log_scale=point.log_scale, log_width=point.log_width)
+        settled = bool((found == support).all())
         support = found
-        begin = near.point if point is None else near.point._replace(log_width=point.log_width)
         point, at = _climbed(near, support, begin)
-    begin = near.point._replace(log_scale=point.log_scale, log_width=point.log_width)
-    point, at = _climbed(near, support, begin)
+        if settled:
+            break
     problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
     sums = near.squared.sums
     sums = sums._replace(center=center + sums.center)
@@ -134,7 +135,10 @@ def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
     still = np.zeros_like(at.predictor)
     noise = np.asarray(np.exp(-2 * at.log_scale))
     settled = family.settled_at(problem, at.predictor, still, noise)
-    parabola = settled.local(problem, at.predictor, still, noise)
+    if family.has_units:
+        parabola = settled.local(problem, at.predictor, still, noise)
+    else:
+        parabola = _through(settled, given.y, at.predictor, _nowhere(family, given).predictor)
     counts = given.counts * parabola.weight
     sums = sums_of(given.X, parabola.target, counts, intercept=given.intercept, always=given.always)
     sums = sums._replace(freedom=plain.freedom)
@@ -160,6 +164,21 @@ def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
         point=Point(at.log_scale, begin, float(np.log(plain.freedom))),
         separated=False,
     )
+
+
+def _through(family: Family, y: np.ndarray, eta: np.ndarray, null: np.ndarray) -> Parabola:
+    """Parabolas that touch the log likelihood at a predictor and meet it where nothing is known.
+
+    With the curvature at the predictor itself a support without the features that act would seem
+    to fit all but as well: where outcomes are all but certain the curvature is next to nothing.
+    """
+    one = np.ones(())
+    slope, bend, _ = family.derivatives(y, eta)
+    way = eta - null
+    near = np.abs(way) < _SHORT
+    fall = family.log_density(y, eta, one) - family.log_density(y, null, one) - slope * way
+    weight = np.where(near, -bend, 2 * fall / np.where(near, 1, way) ** 2)
+    return Parabola(weight, eta + slope / weight, None)
 
 
 def _climbed(near: Reference, support: np.ndarray, begin: Point) -> tuple[Point, _Place]:

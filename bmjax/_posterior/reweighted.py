@@ -6,17 +6,22 @@ say of each feature is corrected by the difference that this makes among the sup
 chance among them enters only as far as the two evidences differ.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from bmjax._model.problem import Status
 from bmjax._posterior.agreement import few_of
-from bmjax._posterior.found import Found, Held
+from bmjax._posterior.found import Found, Held, found_by_chains
+from bmjax._posterior.given import Squared
 from bmjax._posterior.laplace import Worth, worths
 from bmjax._posterior.reference import Reference
+from bmjax._posterior.sampling import Plan
 
 REFITTED = 4096  # supports at most
+_OF_CHAINS, _SHORTER = 0.7, 0.6  # of the error allowed, at first and each time it is not enough
+_STEEPEST = 3.0  # tilt of the prior of sizes, in nats a feature
 _NEGLIGIBLE = 1e-7  # probability, where all supports were looked at, that is not worth a climb
 
 
@@ -51,6 +56,53 @@ class _Supports(NamedTuple):
         return np.moveaxis(whole[:u], 0, -1) / self.weight.sum()
 
 
+def chains_reweighted(
+    near: Reference, words: list[int], plan: Plan, count: int, report: Callable[[int], None]
+) -> Found:
+    """What chains find of a dataset by squared errors, by the likelihood.
+
+    Args:
+        near: The squared errors, and the likelihood.
+        words: Numbers that the draws depend on.
+        plan: How long to sample.
+        count: Most supports to list.
+        report: Is told of steps made.
+    """
+    fewest = plan._replace(max_steps=0)
+    pilot = found_by_chains(*near.squared, words, fewest, count, report)
+    squares = _tilted(pilot, near)
+    allowed = _OF_CHAINS * plan.tolerance
+    while True:
+        own = plan._replace(tolerance=allowed)
+        by_squares = found_by_chains(*squares, words, own, max(count, REFITTED), report)
+        found = reweighted(by_squares, near, count, plan.tolerance)
+        worst = float(np.max(found.error, initial=0))
+        if worst <= plan.tolerance or by_squares.status == Status.MAX_STEPS:
+            return found
+        allowed *= min(_SHORTER, plan.tolerance / worst)
+
+
+def _tilted(found: Found, near: Reference) -> Squared:
+    """Squared errors with a prior of sizes by which they come closer to the likelihood.
+
+    By squared errors made at one point, features beyond those that act fit better than they do.
+
+    Args:
+        found: What a few steps of chains find by squared errors.
+        near: These, and the likelihood.
+    """
+    _, worth = _judged(found, near)
+    good = np.isfinite(worth.log)
+    weight, away = found.weight[good], (worth.log - found.log)[good]
+    size = found.inside.sum(axis=1)[good].astype(float)
+    size -= weight @ size / weight.sum()
+    slope = (weight * size) @ away / max((weight * size) @ size, 1e-12)
+    evidence = near.squared.evidence
+    steps = np.clip(slope, -_STEEPEST, _STEEPEST) * np.arange(len(evidence.log_size))
+    tilt = evidence._replace(log_size=evidence.log_size + steps)
+    return near.squared._replace(evidence=tilt)
+
+
 def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> Found:
     """What was found by squared errors, by the likelihood.
 
@@ -63,56 +115,50 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
     Returns:
         The same, effects in units of y per unit of a column of the sums.
     """
-    every, unit = found.steps == 0, near.squared.sums.y_scale
+    every, unit = found.by_chain is None, near.squared.sums.y_scale
     if every:
         left = found.weight.sum() - np.cumsum(found.weight)
         found = _first(found, int(np.argmax(left <= _NEGLIGIBLE)) + 1)
-    before, inside = found.weight, found.inside
-    slots, worth_of_each = _judged(found, near)
+    slots, worth = _judged(found, near)
     # A support that could not be judged stays as it was.
-    ratio = np.exp(_relative(worth_of_each.log - found.log))
-    after = before * ratio
-    after *= before.sum() / after.sum()
-    here = _Supports(inside, slots, worth_of_each, after)
+    ratio = np.exp(_relative(worth.log - found.log))
+    ratio *= found.weight.sum() / (found.weight @ ratio)
+    after = found.weight * ratio
+    here = _Supports(found.inside, slots, worth, after)
     lead = len(near.nuisance)
-    mean = here.by_feature(worth_of_each.mean[:, lead:])
-    variance = np.diagonal(worth_of_each.covariance, axis1=1, axis2=2)[:, lead:]
+    mean = here.by_feature(worth.mean[:, lead:])
+    variance = np.diagonal(worth.covariance, axis1=1, axis2=2)[:, lead:]
     spread = np.sqrt(np.maximum(here.by_feature(variance), 0))
-
-    def corrected(of_all: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        whole = np.array(of_all)
-        whole[found.features] += after @ new - before @ old
-        return whole
-
-    probability = np.clip(corrected(found.probability, inside, inside), 0, 1)
-    coef = corrected(found.coef * unit, found.mean * unit, mean)
-    square = corrected(
-        (found.coef**2 + found.deviation**2) * unit**2,
-        (found.mean**2 + found.spread**2) * unit**2,
-        mean**2 + spread**2,
-    )
-    change, error = after - before, np.array(found.error)
-    if not every:
-        away = (inside - probability[found.features]) ** 2
-        error[found.features] = np.sqrt(error[found.features] ** 2 + change**2 @ away)
+    probability = _probability(found, ratio)
+    # The mean of the effect given that a feature acts, or by squared errors if no support has it.
+    times = probability / np.maximum(found.probability, 1e-300)
+    coef = found.coef * unit * times
+    square = (found.coef**2 + found.deviation**2) * unit**2 * times
+    present = after @ found.inside
+    some = present > 0
+    union, share = found.features[some], probability[found.features[some]] / present[some]
+    coef[union] = (after @ mean)[some] * share
+    square[union] = (after @ (mean**2 + spread**2))[some] * share
+    error = found.error if every else _error(found, ratio, probability)
     status = found.status
     if near.separated:
         status = Status.SEPARATED
     elif status == Status.CONVERGED and np.max(error, initial=0) > tolerance:
         status = Status.MAX_STEPS
-    size = found.size + np.bincount(inside.sum(axis=1), change, len(found.size))
+    sizes = found.inside.sum(axis=1)
+    size = found.size + np.bincount(sizes, after - found.weight, len(found.size))
     whole = found._replace(
         probability=probability,
         error=error,
         coef=coef,
         deviation=np.sqrt(np.maximum(square - coef**2, 0)),
-        noise=float(after @ worth_of_each.noise / after.sum()),
-        size=np.maximum(size, 0),
+        noise=float(after @ worth.noise / after.sum()),
+        size=np.maximum(size, 0) / np.maximum(size, 0).sum(),
         weight=after,
         mean=mean,
         spread=spread,
         covariance=_covariance(here, lead),
-        log=worth_of_each.log,
+        log=worth.log,
         held=_held(here, near),
         status=status,
     )
@@ -121,6 +167,37 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
         return _first(_at(whole, order), count)
     places, weight = few_of(after[order], count)
     return _at(whole, order[places])._replace(weight=weight)
+
+
+def _probability(found: Found, ratio: np.ndarray) -> np.ndarray:
+    """Of each feature: its odds by squared errors, times the ratio of evidence with and without it.
+
+    Args:
+        found: What was found by squared errors.
+        ratio: Of evidence, of each support.
+    """
+    weight, inside = found.weight, found.inside
+
+    def mean_ratio(members: np.ndarray) -> np.ndarray:
+        total = weight @ members
+        return np.where(total > 0, (weight * ratio) @ members / np.maximum(total, 1e-300), 1)
+
+    probability = np.array(found.probability)
+    chance = probability[found.features]
+    with_it, without = chance * mean_ratio(inside), (1 - chance) * mean_ratio(~inside)
+    probability[found.features] = with_it / np.maximum(with_it + without, 1e-300)
+    return probability
+
+
+def _error(found: Found, ratio: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """Monte Carlo errors of the probabilities, those of the ratios of evidence among them."""
+    assert found.by_chain is not None
+    away = found.inside - probability[found.features]
+    changes = (found.by_chain * (ratio - 1)[:, None]).T @ away  # of each chain
+    error = np.array(found.error)
+    variance = np.var(changes, axis=0, ddof=1) / len(changes)
+    error[found.features] = np.sqrt(error[found.features] ** 2 + variance)
+    return error
 
 
 def _first(found: Found, count: int) -> Found:

@@ -223,6 +223,7 @@ class _Run:
             self.score = np.maximum(self.score, best)
             self.core[:] = False
             self.core[np.argsort(-self.score, kind="stable")[: self.number]] = True
+            supports = self._within(supports)
         self.rounds += 1
         sets = np.stack([drawn(self.generator, s, self.core, self.width) for s in supports])
         inside = np.take_along_axis(supports, sets, 1)
@@ -261,6 +262,16 @@ class _Run:
         after = np.zeros_like(supports)
         after[row, sets] = visits.inside[np.arange(chains), step]
         return after
+
+    def _within(self, supports: np.ndarray) -> np.ndarray:
+        """Supports that fit into a working set beside a new core, some features left out if not."""
+        supports = np.array(supports)
+        room = self.width - self.number
+        for own in supports:
+            outside = np.flatnonzero(own & ~self.core)
+            if len(outside) > room:
+                own[self.generator.choice(outside, len(outside) - room, replace=False)] = False
+        return supports
 
 
 def _filled(gram: np.ndarray, width: int) -> np.ndarray:
