@@ -115,18 +115,50 @@ def worths(
     return Worth(*(np.concatenate(leaves) for leaves in zip(*chunks, strict=True)))
 
 
-def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin: Point) -> Worth:
+def modes(
+    design: Design, slots: Int[np.ndarray, "t m"], effects: Float[np.ndarray, "t m"], begin: Point
+) -> Float[np.ndarray, "t q"]:
+    """Log scale and effects in units of it where the posterior given a g is highest.
+
+    Args:
+        design: The dataset.
+        slots: As in `worths`.
+        effects: As in `worths`.
+        begin: Where to begin otherwise, and the g.
+    """
+    with np.errstate(all="ignore"):
+        predictors, own, theta = _begun(design, slots, effects, begin)
+        here = _of_width(design, predictors, own, np.full(len(slots), begin.log_width))
+        return _climbed(here, theta)[0]
+
+
+def _begun(
+    design: Design, slots: np.ndarray, effects: np.ndarray, begin: Point
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Predictors, inverse prior covariances of the effects where g is one, and where to begin."""
     supports, m = slots.shape
-    used = slots < len(design.columns) - 1
     own = design.metric[slots]
     own = own @ own.transpose(0, 2, 1)
-    own[:, np.arange(m), np.arange(m)] += ~used
+    own[:, np.arange(m), np.arange(m)] += slots == len(design.columns) - 1
     always = np.broadcast_to(design.nuisance, (supports, *design.nuisance.shape))
     predictors = np.concatenate([always, design.columns[slots]], axis=1)
     lead = np.concatenate([[begin.log_scale], begin.nuisance])
     theta = np.concatenate([np.broadcast_to(lead, (supports, len(lead))), effects], axis=1)
-    width = np.full(supports, begin.log_width)
-    found = _expanded(design, predictors, own, theta, width)
+    return predictors, own, theta
+
+
+def _of_width(
+    design: Design, predictors: np.ndarray, own: np.ndarray, log_width: np.ndarray
+) -> "_Posterior":
+    """The posterior of each support for one g each."""
+    lead, inner = 1 + len(design.nuisance), own / np.exp(log_width)[:, None, None]
+    return _Posterior(design, predictors, np.pad(inner, ((0, 0), (lead, 0), (lead, 0))))
+
+
+def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin: Point) -> Worth:
+    predictors, own, theta = _begun(design, slots, effects, begin)
+    width = np.full(len(slots), begin.log_width)
+    found = _expanded(_of_width(design, predictors, own, width), own, theta, width)
     # An expansion made for one g overrates others that are far from it, so it is made for the g
     # that it says itself: much smaller a one where many features share what there is to explain.
     for _ in range(_ANCHORS):
@@ -134,27 +166,22 @@ def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin:
         if not len(far):
             break
         width[far] = found.log_width[far]
-        anew = _expanded(design, predictors[far], own[far], found.mode[far], width[far])
+        here = _of_width(design, predictors[far], own[far], width[far])
+        anew = _expanded(here, own[far], found.mode[far], width[far])
         for whole, part in zip(found, anew, strict=True):
             whole[far] = part
-    return found._replace(log=found.log + design.evidence.log_size[used.sum(axis=1)])
+    sizes = np.sum(slots < len(design.columns) - 1, axis=1)
+    return found._replace(log=found.log + design.evidence.log_size[sizes])
 
 
 def _expanded(
-    design: Design,
-    predictors: np.ndarray,
-    own: np.ndarray,
-    theta: np.ndarray,
-    log_width: np.ndarray,
+    here: "_Posterior", own: np.ndarray, theta: np.ndarray, log_width: np.ndarray
 ) -> Worth:
     """Supports judged by an expansion around their modes for one g each."""
-    lead, inner = theta.shape[1] - own.shape[1], own / np.exp(log_width)[:, None, None]
-    prior = np.pad(inner, ((0, 0), (lead, 0), (lead, 0)))
-    here = _Posterior(design, predictors, prior)
     theta, value = _climbed(here, theta)
     bend = _curvature(here, theta)
     shift = here.shift(theta, np.linalg.inv(bend))
-    found = _summed(design, theta, bend, own, np.exp(log_width), shift)
+    found = _summed(here.design, theta, bend, own, np.exp(log_width), shift)
     return found._replace(log=found.log + value)
 
 
@@ -332,18 +359,19 @@ def _summed(
     corner = np.linalg.inv(ahead) - edge @ reach.transpose(0, 2, 1)
     joint = np.block([[corner, edge], [edge.transpose(0, 2, 1), inner]])
     _, log_det = np.linalg.slogdet(ahead)
-    # From effects in units of the scale to those of y, to first order around the means.
+    # From effects in units of the scale to those of y, to second order around the means.
     scale = np.exp(first[:, 0])
     means = np.concatenate([first[:, 1:], moved], axis=1)
-    covariance = joint[:, 1:, 1:]
+    covariance, centers = joint[:, 1:, 1:], means
     if design.free_scale:
         with_scale = means[:, :, None] * joint[:, None, 0, 1:]
+        centers = means * (1 + 0.5 * joint[:, :1, 0]) + joint[:, 0, 1:]
         covariance = covariance + with_scale + with_scale.transpose(0, 2, 1)
         square = means[:, :, None] * means[:, None, :]
         covariance += joint[:, 0, 0, None, None] * square
     return Worth(
         log=top[:, 0] + np.log(total[:, 0]) - 0.5 * log_det,
-        mean=scale[:, None] * means,
+        mean=scale[:, None] * centers,
         covariance=scale[:, None, None] ** 2 * covariance,
         noise=scale**2 * np.exp(2 * joint[:, 0, 0] * design.free_scale),
         mode=theta,

@@ -271,8 +271,10 @@ def _posteriors(
 
 def _near(family: Family | None, given: Given) -> Squared | Reference:
     """The squared errors by which the supports of a dataset are found."""
-    if family is None or not given.finite:
+    if family is None:
         return squared(given)
+    if not given.finite:
+        return squared(given if family.has_units else given._replace(precision=1.0))
     return reference(family, given)
 
 

@@ -86,11 +86,15 @@ class PosteriorSummary:
         """The summary of a posterior in NumPy arrays."""
         status = Status(int(posterior.status))
         mean_size = float(posterior.size @ np.arange(len(posterior.size)))
-        facts = {
-            "intercept": f"{float(posterior.intercept):.5g}",
-            "noise (standard deviation)": f"{np.sqrt(posterior.noise_variance):.4g}",
-            "number of features, mean": f"{mean_size:.3g}",
-        }
+        facts = {"intercept": f"{float(posterior.intercept):.5g}"}
+        family, deviation = posterior.family, f"{np.sqrt(posterior.noise_variance):.4g}"
+        if family is None:
+            facts["noise (standard deviation)"] = deviation
+        else:
+            facts["family"] = family.name
+        if family is not None and family.has_units:
+            facts["noise (scale)"] = f"{deviation}, {float(family.degrees):.3g} degrees of freedom"
+        facts["number of features, mean"] = f"{mean_size:.3g}"
         steps = int(posterior.num_steps)
         if steps:
             worst = float(np.max(posterior.probability_error))
@@ -153,6 +157,11 @@ def _verdict(status: Status, steps: int) -> str:
         return "stopped at max_steps before the chains agreed. Raise max_steps or the tolerance."
     if status == Status.EXACT_FIT:
         return "the data are fitted to rounding error, so probabilities say little."
+    if status == Status.SEPARATED:
+        return (
+            "a probable support tells the two outcomes apart without error, so the prior alone "
+            "bounds the effects, and probabilities are rough."
+        )
     return status.message
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bmjax._model.family import Family, Parabola
 from bmjax._model.problem import Problem
 from bmjax._posterior.given import Given, Squared, judged_by
-from bmjax._posterior.laplace import Design, Point, worths
+from bmjax._posterior.laplace import Design, Point, modes, worths
 from bmjax._posterior.start import starting_support
 from bmjax._posterior.sums import Sums, basis_of, centred_columns, sums_of
 
@@ -83,20 +83,18 @@ def reference(family: Family, given: Given) -> Reference:
     for _ in range(_ROUNDS):
         near = _near(family, given, plain, at)
         found, _ = starting_support(*near.squared)
-        begin = near.point._replace(log_scale=point.log_scale, log_width=point.log_width)
         settled = bool((found == support).all())
         support = found
-        point, at = _climbed(near, support, begin)
+        point, at = _climbed(near, support, point)
         if settled:
             break
-    problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
     sums = near.squared.sums
     sums = sums._replace(center=center + sums.center)
     return near._replace(
         squared=near.squared._replace(sums=sums),
         level=level,
         point=point,
-        separated=bool(family.separated(problem, at.predictor)),
+        separated=_separated(near, given, support, point),
     )
 
 
@@ -150,7 +148,7 @@ def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
     level = np.ones((int(given.intercept), len(given.y)))
     nuisance = np.concatenate([level, basis])
     begin = np.zeros(len(nuisance))
-    begin[: len(level)] = at.predictor[0]
+    begin[: len(level)] = _nowhere(family, given).predictor[0]
     return Reference(
         squared=judged_by(sums, given.precision if family.has_units else 1.0),
         family=settled,
@@ -183,10 +181,28 @@ def _through(family: Family, y: np.ndarray, eta: np.ndarray, null: np.ndarray) -
 
 def _climbed(near: Reference, support: np.ndarray, begin: Point) -> tuple[Point, _Place]:
     """The mode of a support, its features left out, and its predictor."""
-    features = np.flatnonzero(support)
-    size, lead = len(features), 1 + len(near.nuisance)
-    found = worths(near.design(features), np.arange(size)[None], np.zeros((1, size)), begin)
+    features, lead = np.flatnonzero(support), 1 + len(near.nuisance)
+    found = worths(near.design(features), *_slots(len(features)), begin)
     mode = found.mode[0]
-    predictor = mode[1:lead] @ near.nuisance + mode[lead:] @ near.columns[features]
-    at = _Place(np.exp(mode[0]) * predictor, float(mode[0]))
+    at = _Place(np.exp(mode[0]) * _predictor(near, features, mode), float(mode[0]))
     return Point(float(mode[0]), mode[1:lead], float(found.log_width[0])), at
+
+
+def _separated(near: Reference, given: Given, support: np.ndarray, begin: Point) -> bool:
+    """Whether all outcomes are called right where the prior hardly bounds the effects."""
+    features, widest = np.flatnonzero(support), float(near.squared.evidence.width[-1])
+    begin = begin._replace(log_width=np.log(widest))
+    mode = modes(near.design(features), *_slots(len(features)), begin)[0]
+    problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
+    return bool(near.family.separated(problem, _predictor(near, features, mode)))
+
+
+def _slots(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The slots of one support that has all features, and effects to begin with."""
+    return np.arange(size)[None], np.zeros((1, size))
+
+
+def _predictor(near: Reference, features: np.ndarray, mode: np.ndarray) -> np.ndarray:
+    """The predictor at a mode, in units of the scale."""
+    lead = 1 + len(near.nuisance)
+    return mode[1:lead] @ near.nuisance + mode[lead:] @ near.columns[features]

@@ -45,7 +45,7 @@ def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
     columns = sums.columns[union]
     bad = np.isnan(sums.y_scale)
     status = Status.NON_FINITE if bad else found.status
-    if sums.y_scale == 0:  # there is nothing left to explain
+    if found.held is None and sums.y_scale == 0:  # there is nothing left to explain
         status = Status.EXACT_FIT
     mixture = Mixture(
         features=np.concatenate([free[union], always]).astype(np.int32),
