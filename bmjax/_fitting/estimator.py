@@ -1,5 +1,7 @@
 """The base of the estimators of `bmjax.sklearn`: checks of data, and distinct rows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

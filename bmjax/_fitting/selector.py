@@ -1,5 +1,7 @@
 """The base of the estimators by `bmjax.fit`: parameters, the fit, and what it leaves behind."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from typing import Any

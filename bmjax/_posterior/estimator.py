@@ -1,5 +1,7 @@
 """The posterior over supports as a scikit-learn estimator; see `bmjax.sklearn`."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any, Self
 

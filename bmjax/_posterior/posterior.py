@@ -1,5 +1,7 @@
 """`posterior`: which features act, as probabilities."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, NamedTuple
 

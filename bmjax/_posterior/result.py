@@ -1,5 +1,7 @@
 """What `posterior` returns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, overload
 
