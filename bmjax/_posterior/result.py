@@ -113,6 +113,10 @@ class Posterior(NamedTuple):
         status = Status(int(self.status)).name
         return f"Posterior({k} features, {likely} of them more probable than not, {status})"
 
+    def _repr_html_(self) -> str | None:
+        """The summary as a table of a notebook."""
+        return self.summary()._repr_html_() if np.ndim(self.coef) == 1 else None
+
     @property
     def converged(self) -> Bool[Array, "*b"]:
         """Whether all supports were looked at, or the chains agree (`Status.CONVERGED`)."""

@@ -1,5 +1,7 @@
 """What is read off a posterior, and what `posterior` refuses."""
 
+from xml.etree import ElementTree
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,6 +59,19 @@ def test_summary_and_table(found):
     assert repr(found).startswith("Posterior(6 features, ")
     with pytest.raises(ValueError, match="names has 1"):
         found.summary(["a"])
+
+
+def test_a_notebook_shows_the_summary(found):
+    page = ElementTree.fromstring(found._repr_html_())
+    body = [[cell.text for cell in row] for row in page.findall("table/tbody/tr")]
+    text = str(found.summary())
+    shown = [line.split() for line in text.splitlines()[2:8]]
+    assert [" ".join(row).split() for row in body[:6]] == shown
+    assert len(page.findall("ul/li")) == text.partition("most probable supports")[2].count("\n")
+    names = ["<b>", "a&b", "c", "d", "e", "f"]  # which are no markup
+    assert "<b>" in "".join(ElementTree.fromstring(found.summary(names)._repr_html_()).itertext())
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
+    assert batch._repr_html_() is None
 
 
 def test_a_posterior_is_a_pytree(found):
