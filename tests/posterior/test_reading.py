@@ -5,11 +5,13 @@ from xml.etree import ElementTree
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import bmjax
 from bmjax._posterior.intervals import quantiles
 from bmjax._posterior.reading import selected
+from bmjax.sklearn import SupportPosteriorRegressor
 from tests.posterior.designs import ar1
 
 
@@ -163,3 +165,23 @@ def test_probabilities_and_intervals_are_calibrated_where_the_design_is_the_prio
     assert 0.9 < covered < 0.99  # features that are out are covered nearly always
     false = [np.mean(~inside[i][s]) if s.any() else 0.0 for i, s in enumerate(found.select(0.1))]
     assert np.mean(false) < 0.12
+
+
+def test_unmasked_features_by_their_names():
+    X, y, _ = ar1(0, 40, 6, [1, -1])
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    named = bmjax.posterior(frame, y, unmasked=["c", "f"])
+    numbered = bmjax.posterior(X, y, unmasked=[2, 5])
+    np.testing.assert_array_equal(named.probability, numbered.probability)
+    np.testing.assert_array_equal(np.flatnonzero(named.unmasked), [2, 5])
+    with pytest.raises(ValueError, match="unmasked names 'g', of which X has no column"):
+        bmjax.posterior(frame, y, unmasked=["g"])
+    model = SupportPosteriorRegressor(fit_intercept=False, unmasked="c").fit(frame, y)
+    assert model.probability_[2] == 1
+
+
+def test_categories_are_not_for_the_posterior():
+    X, y, _ = ar1(0, 40, 6, [1, -1])
+    frame = pd.DataFrame(X).rename(columns=str).assign(place=pd.Categorical(["a", "b"] * 20))
+    with pytest.raises(ValueError, match="get_dummies"):
+        SupportPosteriorRegressor().fit(frame, y)
