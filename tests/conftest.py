@@ -1,16 +1,19 @@
 """float64 is enabled throughout; what runs in float32 gets float32 arrays and must stay there."""
 
 import os
+from importlib import metadata
 from pathlib import Path
 
 # The suite is bound by compilation: without LLVM's optimisations it takes two thirds of the time,
-# and without XLA's fusion emitters two thirds of that (real runs are faster with them).
+# and without XLA's fusion emitters two thirds of that (real runs are faster with them); newer
+# releases of XLA cannot go without, and end the process at a switch that they do not know.
 # The CPU counts as eight devices, of which all tests but those of meshes use the first.
 # Read when JAX starts its backend, so it has to be set before anything is computed.
+_RELEASE = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
-    "--xla_force_host_platform_device_count=8",
+    "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=8"
+    + (" --xla_cpu_use_fusion_emitters=false" if _RELEASE < (0, 11) else ""),
 )
 
 # Compiled programs are kept beside pytest's own cache: workers and processes started by tests share

@@ -47,6 +47,15 @@ def test_example(name, monkeypatch):
         sys.modules["matplotlib.pyplot"].close("all")
 
 
+@pytest.mark.parametrize("name", PUBLIC)
+def test_help_names_what_may_be_given_instead_of_listing_it(name):
+    """`ArrayLike`, say, and not the eight types that it stands for."""
+    value = PUBLIC[name]
+    members = vars(value).values() if inspect.isclass(value) else ()
+    for one in (value, *filter(inspect.isfunction, members)):
+        assert "numpy.number" not in str(inspect.signature(one)), one
+
+
 def test_names_are_those_that_checkers_see():
     """The table of what is where, and the imports for type checkers beside it, agree."""
     source = inspect.getsource(bmjax).partition("if TYPE_CHECKING:")[2]

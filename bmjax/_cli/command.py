@@ -23,7 +23,14 @@ import bmjax
 from bmjax._cli import predict
 from bmjax._cli.cache import keep_programs
 from bmjax._cli.categories import Levels, described, dummy_names, expanded, labels_of
-from bmjax._cli.errors import UsageError, check_column, check_place, extras
+from bmjax._cli.errors import (
+    Parser,
+    UsageError,
+    check_column,
+    check_place,
+    extras,
+    whole_number,
+)
 from bmjax._cli.reading import add_form, check_target, form_of, read_header, read_values
 
 if TYPE_CHECKING:
@@ -104,8 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m bmjax",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -147,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--stability",
         metavar="N",
-        type=int,
+        type=whole_number,
         help="also fit N random halves of the rows, N even, and show how often each feature is "
         "kept",
     )
@@ -160,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--seed",
         metavar="N",
-        type=int,
+        type=whole_number,
         default=0,
         help="of the halves of --stability and the chains of --posterior; default: 0",
     )
@@ -365,7 +372,7 @@ def _outcomes(args: argparse.Namespace, data: _Data, target: str) -> tuple[str, 
         if len(values) != 2:
             raise UsageError(
                 f"--family logistic: column {target!r} has {len(values)} different values, and an "
-                "outcome is one of two."
+                "outcome is one of two. Use gaussian or student for a number."
             )
         notes.append(
             f"{target} is {values[0]:g} or {values[1]:g}: effects are on the log-odds of "
@@ -422,7 +429,9 @@ def _names(
         raise UsageError(f"{option}: a name is empty. Give names of columns with commas between.")
     for name in found:
         if name in taken:
-            raise UsageError(f"{option}: {name!r} is the target or the weights, not a feature.")
+            raise UsageError(
+                f"{option}: {name!r} is the target or the weights, not a feature. Leave it out."
+            )
         check_column(option, source, names, name, kind="feature")
     return list(dict.fromkeys(found))
 

@@ -1,10 +1,12 @@
 """What a user of the command can put right."""
 
+import argparse
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 _EXTRAS = {"pandas": "cli", "rich": "cli", "matplotlib": "plot"}
 _LISTED = 12  # names in a message: enough to find a slip, few enough for a line or two
@@ -12,6 +14,28 @@ _LISTED = 12  # names in a message: enough to find a slip, few enough for a line
 
 class UsageError(Exception):
     """Something the user can put right; the message says what and how."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are a line or two, like all others, without the list of options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises with what argparse has to say, with the option that comes near an unknown one."""
+        message = message.removeprefix("argument ")
+        unknown, found, words = message.partition("unrecognized arguments: ")
+        if found and not unknown:
+            first = words.split()[0].partition("=")[0]
+            close = difflib.get_close_matches(first, self._option_string_actions, 1)
+            message += f". Did you mean {close[0]}?" if close else ""
+        raise UsageError(f"{message}\n{self.prog} --help shows what may be given.")
+
+
+def whole_number(text: str) -> int:
+    """The number that an option was given."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number.") from None
 
 
 @contextmanager
@@ -50,9 +74,9 @@ def check_place(option: str, name: str | None, endings: Sequence[str], data: str
     if path.suffix.lower() not in endings:
         *others, last = endings
         allowed = f"{', '.join(others)} or {last}" if others else last
-        raise UsageError(f"{option} {name}: the name must end in {allowed}.")
+        raise UsageError(f"{option} {shown(name)}: the name must end in {allowed}.")
     if not path.parent.is_dir():
-        raise UsageError(f"{option} {name}: there is no directory {path.parent}.")
+        raise UsageError(f"{option} {name}: there is no directory {path.parent}. Make it first.")
     if path.is_dir():
         raise UsageError(f"{option} {name}: this is a directory. Give the name of a file.")
     if not os.access(path.parent, os.W_OK):
@@ -62,8 +86,8 @@ def check_place(option: str, name: str | None, endings: Sequence[str], data: str
 
 
 def shown(name: str) -> str:
-    """Escapes a name that would break a line or move the cursor."""
-    return name if name.isprintable() else repr(name)
+    """A name in quotes if it would not be seen, break a line or move the cursor."""
+    return name if name.strip() and name.isprintable() else repr(name)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bmjax._cli.cache import keep_programs
 from bmjax._cli.categories import Levels, dummy_names, labels_of
-from bmjax._cli.errors import UsageError, check_place, listed
+from bmjax._cli.errors import Parser, UsageError, check_place, listed, shown
 from bmjax._cli.reading import Table, add_form, form_of, read_header, read_values
 
 _DESCRIPTION = """\
@@ -30,9 +30,9 @@ examples:
   python -m bmjax predict fit.json new.csv --save predicted.csv"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The options."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="python -m bmjax predict",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -67,7 +67,9 @@ def run(argv: Sequence[str]) -> int:
     check_place("--save", args.save, (".csv",), args.file)
     text, names = read_header(args.file, form)
     if not Path(args.fit).exists():
-        raise UsageError(f"cannot read {args.fit}: No such file or directory.")
+        raise UsageError(
+            f"cannot read {shown(args.fit)}: No such file or directory. Give a saved fit."
+        )
     keep_programs(not args.no_cache)
 
     import jax
@@ -79,7 +81,9 @@ def run(argv: Sequence[str]) -> int:
     try:
         result, about = read(args.fit)
     except OSError as error:
-        raise UsageError(f"cannot read {args.fit}: {error.strerror}.") from error
+        raise UsageError(
+            f"cannot read {shown(args.fit)}: {error.strerror}. Give a saved fit."
+        ) from error
     except ValueError as error:
         raise UsageError(str(error)) from error
     if result.coef.ndim != 1:

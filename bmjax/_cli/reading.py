@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bmjax._cli.categories import codes_of, levels_of
-from bmjax._cli.errors import UsageError, check_column, extras, listed
+from bmjax._cli.errors import UsageError, check_column, extras, listed, shown
 
 _Array = NDArray[np.float64]
 _AS_CSV = "Save the table as CSV with the encoding UTF-8."
@@ -86,9 +86,11 @@ def form_of(args: argparse.Namespace) -> Form:
     """The options of `add_form`, checked."""
     sep: str = "\t" if args.sep in ("tab", "\\t") else args.sep
     if len(sep) != 1 or sep in "\"\r\n.'" or sep.isalnum():
-        raise UsageError(f"--sep {args.sep}: give one character, such as ';', or the word tab.")
+        raise UsageError(
+            f"--sep {shown(args.sep)}: give one character, such as ';', or the word tab."
+        )
     if args.decimal not in (".", ","):
-        raise UsageError(f"--decimal {args.decimal}: give . or , (a comma in quotes).")
+        raise UsageError(f"--decimal {shown(args.decimal)}: give . or , (a comma in quotes).")
     if args.decimal == sep:
         raise UsageError("--decimal ,: values are separated by commas too. Give --sep as well.")
     if args.comment is not None and not args.comment.strip():
@@ -133,7 +135,8 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
         names: The names in its header.
         wanted: The columns to read; others may hold anything.
         form: How it is written.
-        target: The column that may hold any two words, of which the second in order is taken as 1.
+        target: The column that may hold any two words, of which the second in order is taken as 1;
+            None where rows are read to be predicted.
         weights: The column in which no number may be negative.
         categories: The columns that hold categories, with their levels if these are known.
         least: How many rows there have to be.
@@ -201,13 +204,17 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
     trouble.refuse(
         bad,
         "the value {}, not a number,",
-        f"Write it as a number{mark}, name a column of categories (--categorical), or leave the "
-        "column out: --exclude.",
+        f"Write it as a number{mark}."
+        if target is None
+        else f"Write it as a number{mark}, name a column of categories (--categorical), or leave "
+        "the column out: --exclude.",
     )
     trouble.refuse(
         missing,
         "a missing value",
-        "Fill it in, leave such rows out (--drop-missing), or --exclude.",
+        "Fill it in, or leave such rows out: --drop-missing."
+        if target is None
+        else "Fill it in, leave such rows out (--drop-missing), or --exclude.",
     )
     trouble.refuse(
         np.isinf(parsed), "the infinite value {}", "Correct it, or remove the row or the column."
@@ -282,7 +289,7 @@ def _read_text(path: str) -> str:
         content = Path(path).read_bytes()
     except OSError as error:
         raise UsageError(
-            f"cannot read {path}: {error.strerror}. Give the path of a CSV file."
+            f"cannot read {shown(path)}: {error.strerror}. Give the path of a CSV file."
         ) from error
     if content[:2] == _GZIP:
         try:
@@ -335,7 +342,7 @@ def _check_header(path: str, names: list[str], form: Form) -> None:
             "Put the names of the columns in a first row, or give --numeric-header if these are "
             "names."
         )
-    separator = next((s for s in ("\t", ";", "|") if s in names[0]), None)
+    separator = next((s for s in ("\t", ";", "|", ",") if s in names[0] and s != form.sep), None)
     if len(names) == 1 and separator is not None:
         given = "tab" if separator == "\t" else f"'{separator}'"
         raise UsageError(f"{path} seems to be separated by {separator!r}: give --sep {given}.")

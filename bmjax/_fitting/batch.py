@@ -132,6 +132,11 @@ def _of_one_length(
     data: tuple[Any, Any, Any], *, options: FitOptions, uncertainty: Any, width: Any, mesh: Any
 ) -> Result:
     """The fits of datasets of one length, given as X, y and sample weights."""
+    if not all(map(validate.known, jax.tree.leaves(data))):
+        raise TypeError(
+            "fit_batch cuts its datasets into chunks on the host, so it does not run inside "
+            "jax.jit, jax.vmap or jax.grad. Call it outside, or use jax.vmap(bmjax.fit) there."
+        )
     features, targets, counts, dtype = inputs.batch(*data)
     b, n = targets.shape
     k = features.shape[-1]

@@ -1,5 +1,7 @@
 """The base of the estimators of `bmjax.sklearn`: checks of data, and distinct rows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bmjax._checks import arrays, inputs
 from bmjax._fitting.categories import Encoding, encoding_of
+from bmjax._results.names import Names, numbers_of
 
 
 class LinearSelector(SelectorMixin, BaseEstimator):
@@ -20,6 +23,8 @@ class LinearSelector(SelectorMixin, BaseEstimator):
 
     coef_: NDArray[np.floating]
     support_: NDArray[np.bool_]
+    feature_names_in_: NDArray[np.object_]
+    unmasked: Any
     _encoding: Encoding | None
 
     def _encoded(self, X: Any) -> Any:
@@ -30,6 +35,16 @@ class LinearSelector(SelectorMixin, BaseEstimator):
     def _columns(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """The columns of the fit, from checked data."""
         return X if self._encoding is None else self._encoding.expanded(X)
+
+    def _unmasked(self) -> Any:
+        """The parameter `unmasked`, names of features replaced by their numbers."""
+        if self.unmasked is None:
+            return None
+        names = None
+        if hasattr(self, "feature_names_in_"):
+            names = Names(tuple(self.feature_names_in_))
+        chosen = numbers_of("unmasked", self.unmasked, names)
+        return chosen if self._encoding is None else self._encoding.chosen(chosen)
 
     def _training_data(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """X and y to fit, float32 or float64 as X is."""

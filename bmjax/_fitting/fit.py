@@ -56,6 +56,9 @@ def fit(
     By default the model of the paper, without an intercept. Runs in the floating-point type of
     the input as JAX sees it: float32 unless float64 is enabled. Works unchanged inside `jax.jit`
     and `jax.vmap`, where values cannot be checked and a bad dataset is reported by its `status`.
+    Under `jax.debug_nans` and `jax.debug_infs` let a compiled function of yours return fields such
+    as `coef`: the whole result and `standard_errors` hold NaN where there is nothing to say, and
+    JAX refuses all NaN and infinity that leave a compiled program.
     Compiled once for each shape, type, solver and set of arguments given; other numbers compile
     nothing.
 

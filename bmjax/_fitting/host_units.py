@@ -1,5 +1,6 @@
 """`enter` for arrays at hand: float64 on the host, filled up to a rung of the ladder."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -49,23 +50,31 @@ def enter_on_host(
     Returns:
         The problem, with sample weights if the shape asks for more rows, options and units, all of
         NumPy arrays.
+
+    Warns:
+        UserWarning: If columns or y came in float32 and vary by no more than its rounding.
     """
     options = jax.tree.map(np.asarray, options)
     (n, k), dtype = X.shape, np.dtype(options.tolerance.dtype)
     present = slice(None) if sample_weights is None else sample_weights > 0
     counts = None if sample_weights is None else np.asarray(sample_weights, np.float64)[present]
     columns = _aligned((shape.features, shape.rows), dtype)
-    center, scale = np.zeros(k), np.ones(k)
+    center, scale, dusty = np.zeros(k), np.ones(k), []
     few = max(2**17 // n, 1)
     for first in range(0, k, few):
         some = slice(first, min(first + few, k))
         block = X[present, some].T
         if not frame.plain:
+            given = block
             block, center[some], scale[some] = _framed(frame, block, counts)
+            dusty += [first + row for row in _dusty(given, block)]
         columns[some, :n][:, present] = block
     target, y_center, y_scale = np.asarray(y[present])[None], np.zeros(1), np.ones(1)
     if not frame.plain and options.has_units:
+        given = target
         target, y_center, y_scale = _framed(frame, target, counts)
+        _warn_of_dust("y", _dusty(given, target), y.dtype)
+    _warn_of_dust("X", dusty, X.dtype)
     whole = np.zeros(shape.rows, dtype)
     whole[:n][present] = target[0]
     weights = None
@@ -142,6 +151,29 @@ def _framed(
         scale = np.where(square > 0, largest * np.sqrt(square), 1)
         values /= scale[:, None]
     return values, center, scale
+
+
+def _dusty(given: np.ndarray, framed: np.ndarray) -> list[int]:
+    """The rows of which nothing is left, though they vary."""
+    gone = np.flatnonzero(~framed.any(axis=1))
+    return [row for row in gone.tolist() if np.ptp(given[row]) > 0]
+
+
+def _warn_of_dust(name: str, rows: list[int], given: np.dtype) -> None:
+    """Says that what varies of some numbers has been taken for rounding.
+
+    Not of float64, where it is rounding: shares that add up to one, say. A year or a price that
+    came in float32 may have lost what varies before it came here.
+    """
+    if not rows or given.itemsize >= 8:
+        return
+    few = ", ".join(map(str, rows[:12])) + (" ..." if len(rows) > 12 else "")
+    what = name if name == "y" else f"{name}[:, [{few}]]"
+    warnings.warn(
+        f"{what} varies by no more than the rounding of {given} numbers of its size, so it is "
+        "taken as constant. If this is no rounding, give it as float64 or take a constant off.",
+        stacklevel=6,  # the caller of `fit`, as far as its decorators reach
+    )
 
 
 def _aligned(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:

@@ -1,5 +1,7 @@
 """The base of the estimators by `bmjax.fit`: parameters, the fit, and what it leaves behind."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +16,7 @@ from bmjax._fitting.estimator import LinearSelector, distinct_rows
 from bmjax._fitting.fit import fit
 from bmjax._fitting.ragged import filled, rung
 from bmjax._model.problem import Status
-from bmjax._results.names import Names, numbers_of
+from bmjax._results.names import Names
 from bmjax._results.result import Result
 from bmjax._solvers.accelerated import Accelerated
 from bmjax._solvers.paper import EG, EM, Hybrid, Solver
@@ -129,16 +131,6 @@ class MaskingSelector(LinearSelector):
                 f"{', '.join(_SOLVERS)}."
             )
         return _SOLVERS[self.solver]()
-
-    def _unmasked(self) -> Any:
-        """The parameter `unmasked`, names of features replaced by their numbers."""
-        if self.unmasked is None:
-            return None
-        names = None
-        if hasattr(self, "feature_names_in_"):
-            names = Names(tuple(self.feature_names_in_))
-        chosen = numbers_of("unmasked", self.unmasked, names)
-        return chosen if self._encoding is None else self._encoding.chosen(chosen)
 
     def _groups(self) -> Any:
         """The parameter `groups`, the levels of a column of categories in one."""

@@ -15,12 +15,12 @@ from bmjax._runtime.precision import full_precision
 
 
 def log_evidence_bound(
-    X: ArrayLike,
-    y: ArrayLike,
+    X: "ArrayLike",  # in quotes, for a reader's help would show all that there is to it
+    y: "ArrayLike",
     state: State,
     *,
-    sample_weights: ArrayLike | None = None,
-    unmasked: ArrayLike | None = None,
+    sample_weights: "ArrayLike | None" = None,
+    unmasked: "ArrayLike | None" = None,
 ) -> Float[Array, ""]:
     """The lower bound G of FIC, equation (10) of the paper, from arrays as users give them.
 

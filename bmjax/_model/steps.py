@@ -126,8 +126,8 @@ def g_step(
     problem: Problem,
     state: State,
     optimizer: optax.GradientTransformation,
-    optimizer_state: optax.OptState,
-) -> tuple[State, optax.OptState]:
+    optimizer_state: "optax.OptState",
+) -> "tuple[State, optax.OptState]":
     """A gradient step in (weights, inclusion) in the place of the M step.
 
     Equation (20) of the paper (`FAB_Gstep`) when the optimizer is

@@ -1,6 +1,9 @@
 """The posterior over supports as a scikit-learn estimator; see `bmjax.sklearn`."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
@@ -11,6 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from bmjax._checks import validate
+from bmjax._fitting.categories import encoding_of
 from bmjax._fitting.estimator import LinearSelector, distinct_rows
 from bmjax._model.problem import Status
 from bmjax._posterior.posterior import posterior
@@ -27,7 +31,8 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
     Args:
         fit_intercept: Whether the level of y is free.
         fdr: Share of the selected features that may be expected not to act.
-        unmasked: Features that are always in: (k,) booleans, or their numbers.
+        unmasked: Features that are always in: (k,) booleans, their numbers, or their names if X
+            has string column names.
         noise_precision: One over the noise variance where it is known.
         enumerate_up_to: Most features of which every support is looked at.
         chains: How many chains, a multiple of 8.
@@ -66,7 +71,7 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
         *,
         fit_intercept: bool = True,
         fdr: float = 0.1,
-        unmasked: ArrayLike | None = None,
+        unmasked: ArrayLike | Sequence[str] | None = None,
         noise_precision: float | None = None,
         enumerate_up_to: int = 15,
         chains: int = 16,
@@ -101,6 +106,12 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
+        if encoding_of(X) is not None:
+            raise ValueError(
+                "X has a column of categories, of which a posterior would judge each level alone. "
+                "Give 0/1 columns instead (pandas.get_dummies with drop_first=True), or use "
+                "BayesianMaskingRegressor, which keeps all levels or none."
+            )
         X, y = self._training_data(X, y)
         seed = validate.count("random_state", self.random_state, low=0)
         # Draws included, rows given once with a weight and rows repeated give the same.
@@ -112,7 +123,7 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
                 jax.random.key(seed),
                 sample_weights=counts,
                 intercept=self.fit_intercept,
-                unmasked=self.unmasked,
+                unmasked=self._unmasked(),
                 noise_precision=self.noise_precision,
                 enumerate_up_to=self.enumerate_up_to,
                 chains=self.chains,

@@ -1,5 +1,7 @@
 """`posterior`: which features act, as probabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,6 +24,7 @@ from bmjax._posterior.result import Posterior
 from bmjax._posterior.reweighted import REFITTED, chains_reweighted, reweighted
 from bmjax._posterior.sampling import GROUP, Plan
 from bmjax._posterior.units import in_units, stacked
+from bmjax._results.names import names_of, numbers_of
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.threads import one_blas_thread
 
@@ -72,7 +75,7 @@ def posterior(  # noqa: PLR0913 - public options
             is looked at nothing is drawn.
         intercept: Whether the level of y is free, with a flat prior. Default: no, as in `fit`.
         unmasked: Features that are always in, with a flat prior on their effects: (k,) booleans,
-            or their numbers.
+            their numbers, or their names if X is a frame.
         sample_weights: (n,) how often each row counts, or (b, n): with 0 it is absent, and an
             integer is the same as the row repeated.
         standardize: Taken so that calls read like those of `fit`; without effect, since nothing
@@ -151,7 +154,8 @@ def posterior(  # noqa: PLR0913 - public options
         k = data.X.shape[-1]
         always = np.zeros(k, bool)
         if unmasked is not None:
-            always = np.asarray(validate.chosen_features("unmasked", unmasked, k))
+            chosen = numbers_of("unmasked", unmasked, names_of(X))
+            always = np.asarray(validate.chosen_features("unmasked", chosen, k))
             if always.all():
                 raise ValueError(
                     f"unmasked names all {k} features, so there is nothing to choose; leave out "

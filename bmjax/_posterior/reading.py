@@ -8,7 +8,7 @@ import numpy as np
 
 from bmjax._checks import validate
 from bmjax._model.problem import Status
-from bmjax._results.summary import feature_frame, table_text
+from bmjax._results.summary import feature_frame, page, table_text
 
 _ALIKE = 0.5  # correlation of columns that may stand in for each other
 _LISTED = 5  # supports in the summary
@@ -64,7 +64,7 @@ def credible_sets(posterior: Any, level: float) -> list[tuple[tuple[int, ...], f
 
 @dataclass(frozen=True)
 class PosteriorSummary:
-    """What to read of a posterior. `print` it, or take `to_pandas()`.
+    """What to read of a posterior. `print` it, or take `to_pandas()`; a notebook shows a table.
 
     Attributes:
         names: Names of the features.
@@ -132,8 +132,20 @@ class PosteriorSummary:
 
     def __str__(self) -> str:
         """The table, the most probable features first, then the facts and supports."""
-        heads: tuple[str, ...] = ("feature", "probability", "coef", "std. error", "95 % interval")
-        rows: list[tuple[str, ...]] = [heads]
+        lines = [table_text(self._rows(), self.facts)]
+        lines.append("most probable supports")
+        lines += [f"  {share:.3f}  {who}" for who, share in self.supports]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        notes = [f"Support of probability {share:.3f}: {who}" for who, share in self.supports]
+        return page(self._rows(), self.facts, notes)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [
+            ("feature", "probability", "coef", "std. error", "95 % interval")
+        ]
         for i in np.argsort(-self.columns["probability"], kind="stable"):
             rows.append(
                 (
@@ -144,10 +156,7 @@ class PosteriorSummary:
                     f"{self.columns['lower'][i]:.4g} to {self.columns['upper'][i]:.4g}",
                 )
             )
-        lines = [table_text(rows, self.facts)]
-        lines.append("most probable supports")
-        lines += [f"  {share:.3f}  {who}" for who, share in self.supports]
-        return "\n".join(lines)
+        return rows
 
 
 def _verdict(status: Status, steps: int) -> str:

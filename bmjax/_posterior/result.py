@@ -1,5 +1,7 @@
 """What `posterior` returns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, overload
 
@@ -113,6 +115,10 @@ class Posterior(NamedTuple):
         likely = int(np.sum(np.asarray(self.probability) > 0.5))
         status = Status(int(self.status)).name
         return f"Posterior({k} features, {likely} of them more probable than not, {status})"
+
+    def _repr_html_(self) -> str | None:
+        """The summary as a table of a notebook."""
+        return self.summary()._repr_html_() if np.ndim(self.coef) == 1 else None
 
     @property
     def converged(self) -> Bool[Array, "*b"]:

@@ -48,6 +48,32 @@ def mask_variance_at(
     return xp.einsum("...ng,...g->...n", effects**2, rate)
 
 
+def unit(array: Any) -> float:
+    """The relative error of a number that is rounded to the type of an array."""
+    return float(jnp.finfo(array.dtype).eps) / 2
+
+
+def check_digits(what: str, rounding: Any, size: float, noise: float, dtype: Any) -> None:
+    """Refuses numbers of which rounding has left nothing, for data that lie far from zero.
+
+    Args:
+        what: What the numbers are, in the plural.
+        rounding: How far they may be rounded.
+        size: How large an error hardly matters, whatever the noise.
+        noise: The standard deviation of the noise; of an exact fit zero.
+        dtype: The type of the fit.
+
+    Raises:
+        ValueError: If the rounding is larger than both.
+    """
+    if rounding > max(size, noise):
+        raise ValueError(
+            f"{what} would be off by up to {rounding:.2g}, where the noise has the standard "
+            f"deviation {noise:.2g}: the data lie too far from zero for {dtype}. Fit in float64, "
+            'after jax.config.update("jax_enable_x64", True), or take a constant off first.'
+        )
+
+
 @full_precision
 def linear_predictor(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
     """X @ coef, for one set of samples or one a batch member; see `Result.predict`.

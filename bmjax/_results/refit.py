@@ -95,6 +95,10 @@ class RefitResult:
         away = half_width(level, np.asarray(self.degrees_of_freedom)) * self.standard_errors
         return np.stack([self.coef - away, self.coef + away], axis=-1)
 
+    def _repr_html_(self) -> str:
+        """The summary as a table of a notebook."""
+        return self.summary()._repr_html_()
+
     def summary(self, names: Sequence[str] | None = None) -> RefitSummary:
         """The refit as a table to print.
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float, Int
 
-from bmjax._checks import validate
+from bmjax._checks import inputs, validate
 from bmjax._checks.arrays import floating_array
 from bmjax._checks.groups import Label
 from bmjax._model.groups import groups_of
@@ -20,7 +20,13 @@ from bmjax._model.problem import Status
 from bmjax._results.names import Names, feature_names, in_order
 from bmjax._results.notes import collinearity_notes, level_notes, masked_rows_notes, zero_notes
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
-from bmjax._results.prediction import mask_variance_at, new_samples, noise_deviation
+from bmjax._results.prediction import (
+    check_digits,
+    mask_variance_at,
+    new_samples,
+    noise_deviation,
+    unit,
+)
 from bmjax._results.refit import RefitResult, half_width, refit
 from bmjax._results.summary import Summary, figure
 from bmjax._runtime.backend import Array
@@ -264,7 +270,8 @@ class Result:
 
         Raises:
             TypeError: If an argument is not an array of real numbers.
-            ValueError: If a shape does not fit or a value of X is not finite.
+            ValueError: If a shape does not fit, a value of X is not finite, or the data lie so
+                far from zero that rounding leaves nothing of a residual.
         """
         predicted = self.predict(X)
         target = floating_array("y", y)
@@ -272,6 +279,11 @@ class Result:
             raise ValueError(
                 f"y has shape {target.shape}, wanted {predicted.shape}: one target for each row."
             )
+        if predicted.ndim == 1 and len(predicted) and inputs.at_hand(predicted, target):
+            values = np.asarray(target, float)
+            rounding = self._rounding() + unit(self.coef) * np.abs(values).max()
+            size = 0.1 * np.ptp(values) or np.inf  # one number alone is no reason to refuse
+            check_digits("residuals", rounding, size, self._noise(), self.coef.dtype)
         return jnp.asarray(target, predicted.dtype) - predicted
 
     @overload
@@ -304,8 +316,9 @@ class Result:
         Raises:
             TypeError: If X is not an array of real numbers.
             ValueError: If X has not as many columns as there are coefficients, a value is not
-                finite (after a batch of fits NaN stays NaN), or the fit was made without
-                uncertainty and it is asked for.
+                finite (after a batch of fits NaN stays NaN), the fit was made without
+                uncertainty and it is asked for, or the columns lie so far from zero that rounding
+                leaves nothing of a prediction.
         """
         away, mean = self._at(X)
         family: Any = self.family
@@ -376,7 +389,20 @@ class Result:
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
-        return away, level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
+        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
+        if mean.ndim == 1 and inputs.at_hand(mean):
+            size = 1e-3 * float(jnp.max(jnp.abs(mean), initial=0))
+            check_digits("predictions", self._rounding(), size, self._noise(), self.coef.dtype)
+        return away, mean
+
+    def _rounding(self) -> float:
+        """How far the level of a fit may be rounded, a sum of large numbers that cancel."""
+        large = jnp.abs(self.intercept) + jnp.sum(jnp.abs(self.center * self.coef))
+        return unit(self.coef) * float(large)
+
+    def _noise(self) -> float:
+        """The standard deviation of the noise; of log-odds, which have none, one."""
+        return noise_deviation(self.noise_precision) if self._has_units else 1.0
 
     def _by_masks(self, away: jax.Array) -> jax.Array:
         """The variance that masks give the linear predictor of samples less the center."""

@@ -72,7 +72,7 @@ class Summary:
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        return _page(self._rows(), self.facts, self.notes)
+        return page(self._rows(), self.facts, self.notes)
 
     @property
     def odds_ratio(self) -> np.ndarray:
@@ -158,7 +158,7 @@ class RefitSummary:
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        return _page(self._rows(), self.facts, self.notes)
+        return page(self._rows(), self.facts, self.notes)
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [
@@ -207,12 +207,18 @@ def table_text(
     return "\n".join([*lines, *(f"Note: {note}" for note in notes)])
 
 
-def _page(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str]) -> str:
+def page(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str] = ()) -> str:
+    """The same as HTML, for a notebook; with styles of its own, for some notebooks have none."""
+
+    def cell(kind: str, text: str, left: bool) -> str:
+        side = "left" if left else "right"
+        style = f"text-align: {side}; padding: 0.2em 0.6em; vertical-align: top"
+        if kind == "th":
+            style += "; white-space: nowrap"
+        return f'<{kind} style="{style}">{html.escape(text)}</{kind}>'
+
     def row(cells: Iterable[str], kind: str, style: str = "") -> str:
-        inside = "".join(
-            f'<{kind} style="text-align: {"right" if j else "left"}">{html.escape(cell)}</{kind}>'
-            for j, cell in enumerate(cells)
-        )
+        inside = "".join(cell(kind, text, left=j == 0) for j, text in enumerate(cells))
         return f"<tr{style}>{inside}</tr>"
 
     head, *body = rows
@@ -220,8 +226,7 @@ def _page(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[st
     lines = [row(cells, "td", grey if cells[-1] == "no" else "") for cells in body]
     table = f"<table><thead>{row(head, 'th')}</thead><tbody>{''.join(lines)}</tbody></table>"
     said = "".join(
-        f'<tr><th style="text-align: left">{html.escape(name)}</th>'
-        f'<td style="text-align: left">{html.escape(value)}</td></tr>'
+        f"<tr>{cell('th', name, left=True)}{cell('td', value, left=True)}</tr>"
         for name, value in facts.items()
     )
     warned = "".join(f"<li>{html.escape(note)}</li>" for note in notes)

@@ -7,6 +7,8 @@ progression of their disease a year later. The figures are taken from scikit-lea
 their raw scale, and only written anew as one plain file: nothing is centred, scaled or rounded.
 """
 
+from __future__ import annotations
+
 from importlib import resources
 
 import numpy as np

@@ -618,11 +618,38 @@ def test_other_missing_modules_are_not_explained_away():
         import no_such_module  # noqa: F401  # pyright: ignore[reportMissingImports]
 
 
-def test_unknown_option(capsys):
-    with pytest.raises(SystemExit) as error:
-        main(["--bogus"])
-    assert error.value.code == 2
-    assert "--bogus" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--bogus"], "unrecognized arguments: --bogus\n"),
+        (["--targets=y"], "unrecognized arguments: --targets=y. Did you mean --target?"),
+        (["price"], "unrecognized arguments: price"),
+        (["--target"], "--target: expected one argument"),
+        (["--family", "poisson"], "--family: invalid choice: 'poisson'"),
+        (["--stability", "2.5"], "--stability: '2.5' is not a whole number"),
+        (["--seed", "red"], "--seed: 'red' is not a whole number"),
+        (["--se", "1"], "ambiguous option: --se could match --seed, --sep"),
+    ],
+)
+def test_unusable_options(capsys, options, words):
+    message = refused(capsys, "data.csv", *options)
+    assert words in message
+    assert message.endswith("python -m bmjax --help shows what may be given.\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "are required: FIT, FILE"),
+        (["fit.json"], "are required: FILE"),
+        (["fit.json", "new.csv", "--saves", "out.csv"], "Did you mean --save?"),
+        (["fit.json", "new.csv", "--target", "y"], "unrecognized arguments: --target y"),
+    ],
+)
+def test_unusable_options_of_predict(capsys, argv, words):
+    message = refused(capsys, "predict", *argv)
+    assert words in message
+    assert message.endswith("python -m bmjax predict --help shows what may be given.\n")
 
 
 @pytest.mark.parametrize(
@@ -800,11 +827,17 @@ def test_names_that_are_numbers(capsys, write, table):
     assert list(rows(out).values()) == want
 
 
+def test_a_wrong_separator_is_noticed(capsys, write, table):
+    path = write(table)
+    assert "give --sep ','" in refused(capsys, path, "--target", "y", "--sep", ";")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--sep", "ab"], "--sep ab: give one character"),
         (["--sep", "1"], "--sep 1: give one character"),
+        (["--sep", ""], "--sep '': give one character"),
         (["--decimal", ";"], "--decimal ;: give . or ,"),
         (["--decimal", ","], "separated by commas too"),
         (["--comment", " "], "--comment: give what"),
@@ -932,10 +965,10 @@ def test_unusable_predictions(capsys, write, table, tmp_path):
     words = "must end in .csv"
     assert words in refused(capsys, "predict", str(saved), other, "--save", "fit.json")
     broken = write("a\n1\nred\n")
-    assert "'red', not a number, in line 3" in refused(capsys, "predict", str(saved), broken)
-    with pytest.raises(SystemExit):
-        main(["predict"])
-    assert "FIT" in capsys.readouterr().err
+    message = refused(capsys, "predict", str(saved), broken)
+    assert "'red', not a number, in line 3" in message
+    assert "--categorical" not in message  # which predict has not
+    assert "cannot read '': " in refused(capsys, "predict", "", path)
 
 
 # ---- time, and what is kept on the disk
@@ -956,6 +989,8 @@ def test_help_and_mistakes_do_not_wait_for_jax(write, table):
         ([path, "--target", "y", "--keep", "z"], 2),
         ([path, "--target", "y", "--save", "fit.txt"], 2),
         ([path], 2),
+        ([path, "--bogus"], 2),
+        (["predict", path], 2),
     ):
         done = subprocess.run(
             [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False

@@ -1,5 +1,6 @@
 """`fit_batch`: the same numbers as `fit`, whatever the lanes and the chunks."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -127,3 +128,8 @@ def test_refused_with_a_message(X, y, options, message):
         plain_fit_batch(X, y, **options)
     with pytest.raises(TypeError, match="only real numbers"):
         plain_fit_batch(X.astype(complex), y, **options)
+
+
+def test_inside_compiled_code_it_says_what_to_use(designs):
+    with pytest.raises(TypeError, match=r"jax\.vmap\(bmjax\.fit\)"):
+        jax.jit(lambda X, y: bmjax.fit_batch(X, y).coef)(*designs)

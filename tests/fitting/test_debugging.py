@@ -32,6 +32,34 @@ def test_clean_data_fit_under_every_watch(watch):
         np.testing.assert_allclose(one.coef, want.coef, rtol=1e-4)
 
 
+@pytest.mark.parametrize("watch", ["nans", "infs"])
+@pytest.mark.parametrize("options", [{}, {"initial_inclusion": 0.5}], ids=["default", "plain"])
+def test_functions_of_ones_own_compile_under_every_watch(watch, options):
+    """JAX looks at what leaves the compiled program; two of the three features are pruned."""
+    X, y = normal_design(0, 40, [2.0, 0.0, 0.0], noise=0.3)
+    want = bmjax.fit(X, y, intercept=True, **options)
+
+    @jax.jit
+    def fields(X, y):
+        r = bmjax.fit(X, y, intercept=True, **options)
+        return r.coef, r.weights, r.inclusion, r.intercept, r.noise_precision, r.bound, r.r_squared
+
+    @jax.jit
+    def deviation(X, y):
+        return bmjax.fit(X, y, intercept=True, **options).predict(X, return_std=True)[1]
+
+    @jax.jit
+    def slope(X, y):
+        return jax.grad(lambda y: bmjax.fit(X, y, intercept=True, **options).coef[0])(y)
+
+    with WATCHES[watch]():
+        got, spread, pull = fields(X, y), deviation(X, y), slope(X, y)
+    np.testing.assert_allclose(got[0], want.coef, atol=1e-4)
+    np.testing.assert_allclose(got[3], want.intercept, atol=1e-4)
+    np.testing.assert_allclose(spread, want.predict(X, return_std=True)[1], rtol=1e-3)
+    np.testing.assert_allclose(pull @ y, want.coef[0], rtol=1e-2)  # effects follow the unit of y
+
+
 def test_small_data_fit_without_caches():
     X, y = normal_design(0, 40, [2.0, 0.0, 0.0], noise=0.3)
     options = dict(intercept=True, starts=1, moves=0)

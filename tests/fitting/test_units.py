@@ -1,5 +1,7 @@
 """Intercept, unmasked features, sample weights, units and standard errors, around every solver."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -311,7 +313,9 @@ def test_float32_keeps_columns_far_from_zero():
 def test_a_column_that_varies_by_rounding_is_constant(level, dtype):
     X, y = design()
     X[:, 2] = level * (1 + float(jnp.finfo(dtype).eps) * np.sign(X[:, 2]))
-    r = bmjax.fit(jnp.asarray(X, dtype), jnp.asarray(y, dtype), intercept=True)
+    said = pytest.warns(UserWarning, match=r"X\[:, \[2\]\] varies by no more than the rounding")
+    with said if dtype == np.float32 and level else contextlib.nullcontext():
+        r = bmjax.fit(jnp.asarray(X, dtype), jnp.asarray(y, dtype), intercept=True)
     assert not r.support[2]
     assert r.support[0]
     assert r.support[1]

@@ -1,13 +1,17 @@
 """What is read off a posterior, and what `posterior` refuses."""
 
+from xml.etree import ElementTree
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import bmjax
 from bmjax._posterior.intervals import quantiles
 from bmjax._posterior.reading import selected
+from bmjax.sklearn import SupportPosteriorRegressor
 from tests.posterior.designs import ar1
 
 
@@ -57,6 +61,19 @@ def test_summary_and_table(found):
     assert repr(found).startswith("Posterior(6 features, ")
     with pytest.raises(ValueError, match="names has 1"):
         found.summary(["a"])
+
+
+def test_a_notebook_shows_the_summary(found):
+    page = ElementTree.fromstring(found._repr_html_())
+    body = [[cell.text for cell in row] for row in page.findall("table/tbody/tr")]
+    text = str(found.summary())
+    shown = [line.split() for line in text.splitlines()[2:8]]
+    assert [" ".join(row).split() for row in body[:6]] == shown
+    assert len(page.findall("ul/li")) == text.partition("most probable supports")[2].count("\n")
+    names = ["<b>", "a&b", "c", "d", "e", "f"]  # which are no markup
+    assert "<b>" in "".join(ElementTree.fromstring(found.summary(names)._repr_html_()).itertext())
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
+    assert batch._repr_html_() is None
 
 
 def test_a_posterior_is_a_pytree(found):
@@ -148,3 +165,23 @@ def test_probabilities_and_intervals_are_calibrated_where_the_design_is_the_prio
     assert 0.9 < covered < 0.99  # features that are out are covered nearly always
     false = [np.mean(~inside[i][s]) if s.any() else 0.0 for i, s in enumerate(found.select(0.1))]
     assert np.mean(false) < 0.12
+
+
+def test_unmasked_features_by_their_names():
+    X, y, _ = ar1(0, 40, 6, [1, -1])
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    named = bmjax.posterior(frame, y, unmasked=["c", "f"])
+    numbered = bmjax.posterior(X, y, unmasked=[2, 5])
+    np.testing.assert_array_equal(named.probability, numbered.probability)
+    np.testing.assert_array_equal(np.flatnonzero(named.unmasked), [2, 5])
+    with pytest.raises(ValueError, match="unmasked names 'g', of which X has no column"):
+        bmjax.posterior(frame, y, unmasked=["g"])
+    model = SupportPosteriorRegressor(fit_intercept=False, unmasked="c").fit(frame, y)
+    assert model.probability_[2] == 1
+
+
+def test_categories_are_not_for_the_posterior():
+    X, y, _ = ar1(0, 40, 6, [1, -1])
+    frame = pd.DataFrame(X).rename(columns=str).assign(place=pd.Categorical(["a", "b"] * 20))
+    with pytest.raises(ValueError, match="get_dummies"):
+        SupportPosteriorRegressor().fit(frame, y)

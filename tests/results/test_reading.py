@@ -287,8 +287,12 @@ def test_a_result_is_shown_in_a_line_and_as_a_table_in_notebooks(data, result):
     jax.eval_shape(lambda r: seen.append(repr(r)), result)
     assert seen == ["<bmjax.Result, traced>"]
     frame = pd.DataFrame(X, columns=["<b>", "age", "year", "copy"])
-    page = plain_fit(frame, y, intercept=True)._repr_html_()
-    ElementTree.fromstring(page)  # well formed, and names are no markup
+    fit = plain_fit(frame, y, intercept=True)
+    refit = fit.refit(frame, y)
+    assert refit._repr_html_() == refit.summary()._repr_html_()
+    page = fit._repr_html_()
+    for one in (page, refit._repr_html_()):
+        ElementTree.fromstring(one)  # well formed, and names are no markup
     assert "&lt;b&gt;" in page
     assert f"{float(result.coef[0]):.5g}" in page
     assert plain_fit_batch(X[None], y[None])._repr_html_() is None
