@@ -21,6 +21,7 @@ from bmjax._solvers.paper import Solver
 __all__ = [
     "BayesianMaskingClassifier",
     "BayesianMaskingRegressor",
+    "SupportPosteriorClassifier",
     "SupportPosteriorRegressor",
 ]
 
@@ -39,6 +40,9 @@ except ImportError as error:
 
 # scikit-learn is known to be there by now.
 from bmjax._fitting.selector import MaskingSelector  # noqa: E402
+from bmjax._posterior.estimator import (  # noqa: E402
+    SupportPosteriorClassifier as SupportPosteriorClassifier,
+)
 from bmjax._posterior.estimator import (  # noqa: E402
     SupportPosteriorRegressor as SupportPosteriorRegressor,
 )

@@ -313,7 +313,6 @@ def _fitted(
         posterior = None
         if args.posterior:
             options.pop("groups")  # there are none, as has been checked
-            options.pop("family")  # gaussian, as has been checked
             options.pop("standardize")  # it does not depend on units
             posterior = bmjax.posterior(
                 data.X, data.y, jax.random.key(args.seed), sample_weights=data.weights, **options
@@ -367,7 +366,7 @@ def _outcomes(args: argparse.Namespace, data: _Data, target: str) -> tuple[str, 
     family, values = args.family, np.unique(data.y)
     notes = []
     if family is None:
-        family = "logistic" if len(values) == 2 and not args.posterior else "gaussian"
+        family = "logistic" if len(values) == 2 else "gaussian"
     if family == "logistic":
         if len(values) != 2:
             raise UsageError(
@@ -379,8 +378,6 @@ def _outcomes(args: argparse.Namespace, data: _Data, target: str) -> tuple[str, 
             f"{values[1]:g} (--family gaussian: on its mean)."
         )
         data = data._replace(y=(data.y == values[1]).astype(float))
-    if args.posterior and family != "gaussian":
-        raise UsageError(f"--posterior is for --family gaussian, not for {family}.")
     return family, data, notes
 
 

@@ -349,11 +349,12 @@ def saved(report: Report, ending: str) -> bytes:
     }
     if report.levels:
         content["settings"]["categories"] = {n: list(own) for n, own in report.levels.items()}
+    odds = report.summary.odds
     if posterior is not None:
         content["posterior"] = {
             "size": np.asarray(posterior.size).tolist(),
             "intercept": float(posterior.intercept),
-            "noise_standard_deviation": float(np.sqrt(posterior.noise_variance)),
+            "noise_standard_deviation": None if odds else float(np.sqrt(posterior.noise_variance)),
             "status": bmjax.Status(int(posterior.status)).name,
             "steps": int(posterior.num_steps),
             "supports": [

@@ -1,4 +1,4 @@
-"""The posterior over supports as a scikit-learn estimator; see `bmjax.sklearn`."""
+"""The posterior over supports as scikit-learn estimators; see `bmjax.sklearn`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,114 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from bmjax._checks import validate
 from bmjax._fitting.categories import encoding_of
 from bmjax._fitting.estimator import LinearSelector, distinct_rows
+from bmjax._model.distributions import Student
 from bmjax._model.problem import Status
 from bmjax._posterior.posterior import posterior
 from bmjax._posterior.result import Posterior
+from bmjax._results.names import Names
+
+_WORDS = {
+    Status.MAX_STEPS: "The chains do not agree: raise max_steps or the tolerance.",
+    Status.SEPARATED: (
+        "A probable support tells the two classes apart without error: the prior alone bounds the "
+        "effects, and probabilities are rough."
+    ),
+}
 
 
-class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
+class PosteriorSelector(LinearSelector):
+    """A linear model averaged over supports; see the estimators of `bmjax.sklearn`."""
+
+    coef_: NDArray[np.floating]
+    intercept_: float
+    probability_: NDArray[np.floating]
+    support_: NDArray[np.bool_]
+    posterior_: Posterior
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    def __init__(  # noqa: PLR0913 - public options
+        self,
+        *,
+        fit_intercept: bool = True,
+        fdr: float = 0.1,
+        unmasked: ArrayLike | Sequence[str] | None = None,
+        enumerate_up_to: int = 15,
+        chains: int = 16,
+        tolerance: float = 0.01,
+        max_steps: int = 20_000,
+        random_state: int = 0,
+    ) -> None:
+        """Store the parameters as they are; `fit` checks them."""
+        self.fit_intercept = fit_intercept
+        self.fdr = fdr
+        self.unmasked = unmasked
+        self.enumerate_up_to = enumerate_up_to
+        self.chains = chains
+        self.tolerance = tolerance
+        self.max_steps = max_steps
+        self.random_state = random_state
+
+    def _encoded(self, X: Any) -> Any:
+        """X as it is: a posterior is of single columns."""
+        if encoding_of(X) is not None:
+            raise ValueError(
+                "X has a column of categories, of which a posterior would judge each level alone. "
+                "Give 0/1 columns instead (pandas.get_dummies with drop_first=True), or use "
+                "BayesianMaskingRegressor or BayesianMaskingClassifier, which keep all levels or "
+                "none."
+            )
+        return super()._encoded(X)
+
+    def _find(
+        self,
+        X: NDArray[np.floating],
+        y: NDArray[np.floating],
+        sample_weight: ArrayLike | None,
+        **others: Any,
+    ) -> None:
+        """Find the posterior of checked data; `others` are options of `bmjax.posterior`."""
+        seed = validate.count("random_state", self.random_state, low=0)
+        # Draws included, rows given once with a weight and rows repeated give the same.
+        rows, counts = distinct_rows(X, y, sample_weight)
+        with jax.enable_x64(True):  # JAX would take float64 for float32
+            found = posterior(
+                rows[:, :-1],
+                rows[:, -1],
+                jax.random.key(seed),
+                sample_weights=counts,
+                intercept=self.fit_intercept,
+                unmasked=self._unmasked(),
+                enumerate_up_to=self.enumerate_up_to,
+                chains=self.chains,
+                tolerance=self.tolerance,
+                max_steps=self.max_steps,
+                progress=False,
+                **others,
+            )
+        if hasattr(self, "feature_names_in_"):
+            found = found._replace(names=Names(tuple(self.feature_names_in_)))
+        self.support_ = found.select(self.fdr)
+        self.posterior_ = found = jax.tree.map(np.asarray, found)
+        self.coef_ = found.coef
+        self.intercept_ = found.intercept[()]
+        self.probability_ = found.probability
+        words = _WORDS.get(Status(int(found.status)))
+        if words is not None:
+            warnings.warn(words, ConvergenceWarning, stacklevel=3)
+
+    def _predictor(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Intercept + X @ coef, in NumPy, since JAX would compile for every number of rows."""
+        return self.intercept_ + X @ self.coef_
+
+
+class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
     """Linear regression averaged over all choices of features, by their probabilities.
 
     `bmjax.posterior` with scikit-learn's manners; see there for what the parameters do. As a
@@ -29,6 +125,8 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
     or float64 (all other types), whatever the setting `jax_enable_x64`.
 
     Args:
+        family: The distribution of y, `"gaussian"`, or `"student"` for noise with outliers;
+            `bmjax.Student(degrees)` for degrees of freedom other than 4.
         fit_intercept: Whether the level of y is free.
         fdr: Share of the selected features that may be expected not to act.
         unmasked: Features that are always in: (k,) booleans, their numbers, or their names if X
@@ -58,17 +156,10 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
         ((442,), (442,))
     """
 
-    coef_: NDArray[np.floating]
-    intercept_: float
-    probability_: NDArray[np.floating]
-    support_: NDArray[np.bool_]
-    posterior_: Posterior
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
-
     def __init__(  # noqa: PLR0913 - public options
         self,
         *,
+        family: str | Student = "gaussian",
         fit_intercept: bool = True,
         fdr: float = 0.1,
         unmasked: ArrayLike | Sequence[str] | None = None,
@@ -80,15 +171,18 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
         random_state: int = 0,
     ) -> None:
         """Store the parameters as they are; `fit` checks them."""
-        self.fit_intercept = fit_intercept
-        self.fdr = fdr
-        self.unmasked = unmasked
+        super().__init__(
+            fit_intercept=fit_intercept,
+            fdr=fdr,
+            unmasked=unmasked,
+            enumerate_up_to=enumerate_up_to,
+            chains=chains,
+            tolerance=tolerance,
+            max_steps=max_steps,
+            random_state=random_state,
+        )
+        self.family = family
         self.noise_precision = noise_precision
-        self.enumerate_up_to = enumerate_up_to
-        self.chains = chains
-        self.tolerance = tolerance
-        self.max_steps = max_steps
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Find the posterior.
@@ -106,42 +200,12 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
             ValueError: If a shape does not fit, a value is not finite, or a parameter is out of
                 range.
         """
-        if encoding_of(X) is not None:
+        if isinstance(self.family, str) and self.family == "logistic":
             raise ValueError(
-                "X has a column of categories, of which a posterior would judge each level alone. "
-                "Give 0/1 columns instead (pandas.get_dummies with drop_first=True), or use "
-                "BayesianMaskingRegressor, which keeps all levels or none."
+                "family is 'logistic', which is for two outcomes: take SupportPosteriorClassifier."
             )
         X, y = self._training_data(X, y)
-        seed = validate.count("random_state", self.random_state, low=0)
-        # Draws included, rows given once with a weight and rows repeated give the same.
-        rows, counts = distinct_rows(X, y, sample_weight)
-        with jax.enable_x64(True):  # JAX would take float64 for float32
-            found = posterior(
-                rows[:, :-1],
-                rows[:, -1],
-                jax.random.key(seed),
-                sample_weights=counts,
-                intercept=self.fit_intercept,
-                unmasked=self._unmasked(),
-                noise_precision=self.noise_precision,
-                enumerate_up_to=self.enumerate_up_to,
-                chains=self.chains,
-                tolerance=self.tolerance,
-                max_steps=self.max_steps,
-                progress=False,
-            )
-        self.support_ = found.select(self.fdr)
-        self.posterior_ = found = jax.tree.map(np.asarray, found)
-        self.coef_ = found.coef
-        self.intercept_ = found.intercept[()]
-        self.probability_ = found.probability
-        if found.status == Status.MAX_STEPS:
-            warnings.warn(
-                "The chains do not agree: raise max_steps or the tolerance.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._find(X, y, sample_weight, family=self.family, noise_precision=self.noise_precision)
         return self
 
     def predict(
@@ -161,9 +225,114 @@ class SupportPosteriorRegressor(RegressorMixin, LinearSelector):
             ValueError: If X has not the columns of the fit.
         """
         X = self._new_samples(X)
-        # In NumPy, since JAX would compile for every number of rows.
-        mean = self.intercept_ + X @ self.coef_
+        mean = self._predictor(X)
         if not return_std:
             return mean
         with jax.enable_x64(True):
             return mean, np.asarray(self.posterior_.predict(X, return_std=True)[1])
+
+
+class SupportPosteriorClassifier(ClassifierMixin, PosteriorSelector):
+    """Logistic regression of two classes averaged over all choices of features.
+
+    `bmjax.posterior` with `family="logistic"` and scikit-learn's manners; see there for what the
+    parameters do. As a transformer it passes on the features of `select(fdr)`. Results are in the
+    type of X, float32 or float64 (all other types), whatever the setting `jax_enable_x64`.
+
+    Args:
+        fit_intercept: Whether the log-odds where every feature is zero are free.
+        fdr: Share of the selected features that may be expected not to act.
+        unmasked: Features that are always in: (k,) booleans, their numbers, or their names if X
+            has string column names.
+        enumerate_up_to: Most features of which every support is looked at.
+        chains: How many chains, a multiple of 8.
+        tolerance: Monte Carlo error of a probability that is small enough.
+        max_steps: Most steps of each chain.
+        random_state: A whole number, of the chains' draws.
+
+    Attributes:
+        classes_: (2,) the two labels; log-odds are those of the second.
+        coef_: (k,) mean effect of each feature on the log-odds over the whole posterior.
+        intercept_: Log-odds where every feature is zero; 0 if they are not fitted.
+        probability_: (k,) probability that each feature acts.
+        support_: (k,) booleans, the features of `select(fdr)`.
+        posterior_: All of the `bmjax.Posterior`, in NumPy arrays.
+        n_features_in_: Number of features k.
+        feature_names_in_: (k,) names of the columns, if X has such.
+
+    Example:
+        >>> from bmjax.datasets import load_diabetes
+        >>> from bmjax.sklearn import SupportPosteriorClassifier
+        >>> X, y, names = load_diabetes()
+        >>> model = SupportPosteriorClassifier().fit(X, y > 150)
+        >>> round(model.score(X, y > 150), 2), model.predict_proba(X).shape
+        (0.76, (442, 2))
+    """
+
+    classes_: NDArray[Any]
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the posterior.
+
+        Args:
+            X: (n, k) features, an array or a data frame.
+            y: (n,) labels of two classes, of any kind that can be put in order.
+            sample_weight: (n,) how often each row counts.
+
+        Returns:
+            Itself.
+
+        Raises:
+            TypeError: If a parameter has the wrong type.
+            ValueError: If a shape does not fit, a value is not finite, there are not two classes,
+                or a parameter is out of range.
+        """
+        X, self.classes_, codes = self._labelled_data(X, y, sample_weight)
+        self._find(X, codes, sample_weight, family="logistic")
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.floating]:
+        """The mean log-odds of the second class at new samples, (m,), in the type of the fit.
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        return self._predictor(self._new_samples(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """The probability of each class at new samples, (m, 2); see `bmjax.Posterior.predict`.
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        X = self._new_samples(X)
+        with jax.enable_x64(True):
+            p = np.asarray(self.posterior_.predict(X))
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more probable class of new samples, (m,).
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        second = self.decision_function(X) > 0  # first, since it says if there is no fit yet
+        return self.classes_[second.astype(int)]
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes, no more."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

@@ -147,6 +147,7 @@ def posterior(  # noqa: PLR0913 - public options
             precision = float(known)
         distribution = family_of(family, noise_precision, float)
         distribution = jax.tree.map(partial(np.asarray, dtype=float), distribution)
+        names = names_of(X, y)
         words = validate.key_words(jax.random.key(0) if key is None else key)
         data = _data(X, y, sample_weights)
         several = data.y.ndim == 2
@@ -154,7 +155,7 @@ def posterior(  # noqa: PLR0913 - public options
         k = data.X.shape[-1]
         always = np.zeros(k, bool)
         if unmasked is not None:
-            chosen = numbers_of("unmasked", unmasked, names_of(X))
+            chosen = numbers_of("unmasked", unmasked, names)
             always = np.asarray(validate.chosen_features("unmasked", chosen, k))
             if always.all():
                 raise ValueError(
@@ -178,7 +179,7 @@ def posterior(  # noqa: PLR0913 - public options
             asked = _Asked(distribution, words, plan, count, every, several)
             fields = _posteriors(given, asked, partial(bar, title))
         whole = stacked(fields, k) if several else fields[0]
-        return jax.tree.map(partial(_as_seen, data.dtype), whole)
+        return jax.tree.map(partial(_as_seen, data.dtype), whole._replace(names=names))
 
 
 class _Data(NamedTuple):

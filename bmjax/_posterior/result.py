@@ -20,9 +20,11 @@ from bmjax._posterior.reading import (
     on_host,
     selected,
 )
-from bmjax._results.names import feature_names
+from bmjax._results.names import Names, feature_names, in_order
 from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
+
+jax.tree_util.register_static(Names)  # so that a posterior with names is arrays alone, to JAX
 
 
 class Mixture(NamedTuple):
@@ -82,6 +84,7 @@ class Posterior(NamedTuple):
         status: How it ended, a code of `Status`.
         family: The distribution of y given its predictor, `Logistic()` or `Student(degrees)` with
             the degrees of freedom learned; None for a Gaussian y.
+        names: Names of the features and of y, None where the data had none.
 
     Example:
         >>> import bmjax
@@ -106,6 +109,7 @@ class Posterior(NamedTuple):
     num_steps: Int[Array, "*b"]
     status: Int[Array, "*b"]
     family: Any = None
+    names: Names | None = None
 
     def __repr__(self) -> str:
         """What kind of posterior it is, without its arrays."""
@@ -193,7 +197,8 @@ class Posterior(NamedTuple):
         uncertainty, by MacKay's approximation of 1992.
 
         Args:
-            X: (m, k) new samples; after several datasets (b, m, k), or (m, k) for all of them.
+            X: (m, k) new samples; after several datasets (b, m, k), or (m, k) for all of them. The
+                columns of a frame are looked up by name if the posterior has names.
             return_std: Whether to return the standard deviation of y there as well: that of the
                 noise, the level and the effects, the choice of support included.
 
@@ -209,7 +214,7 @@ class Posterior(NamedTuple):
         """
         coef = jnp.asarray(self.coef)
         k = coef.shape[-1]
-        X = inputs.samples(X, k, coef.dtype, values=coef.ndim == 1)
+        X = inputs.samples(in_order(X, self.names), k, coef.dtype, values=coef.ndim == 1)
         X = jnp.broadcast_to(X, (*coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
         level = self.intercept + jnp.sum(self.center * coef, axis=-1)
@@ -303,7 +308,7 @@ class Posterior(NamedTuple):
         """The posterior as a table to print, with the most probable supports.
 
         Args:
-            names: Names of the k features. Default: x0, x1, ...
+            names: Names of the k features. Default: those of the data, else x0, x1, ...
 
         Returns:
             The summary; `print` it, or take its `to_pandas()`.
@@ -317,6 +322,8 @@ class Posterior(NamedTuple):
         self._one("summary")
         one = on_host(self, ())
         lower, upper = self.interval(0.95)
+        if names is None and self.names is not None:
+            names = self.names.features
         return PosteriorSummary.of(one, feature_names(names, len(one.coef)), lower, upper)
 
     def to_pandas(self, names: Sequence[str] | None = None) -> Any:

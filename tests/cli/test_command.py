@@ -1061,12 +1061,6 @@ def test_a_target_of_any_two_words(capsys, bought):
     assert "not a number" in refused(capsys, path, "--target", "a")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--family", "logistic"], "has 30 different values"),
-        (["--family", "student", "--posterior"], "--posterior is for --family gaussian"),
-    ],
-)
-def test_families_that_do_not_fit_are_refused(capsys, write, table, options, message):
-    assert message in refused(capsys, write(table), "--target", "y", *options)
+def test_families_that_do_not_fit_are_refused(capsys, write, table):
+    said = refused(capsys, write(table), "--target", "y", "--family", "logistic")
+    assert "has 30 different values" in said

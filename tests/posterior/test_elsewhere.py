@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bmjax
 from bmjax.__main__ import main
-from bmjax.sklearn import SupportPosteriorRegressor
+from bmjax.sklearn import SupportPosteriorClassifier, SupportPosteriorRegressor
 from tests.posterior.designs import ar1
 
 matplotlib.use("Agg")
@@ -62,9 +62,33 @@ def test_command_line(found, tmp_path, capsys):
     assert content["settings"]["posterior"] is True
 
 
+def test_command_line_of_a_family(tmp_path, capsys):
+    data, saved = tmp_path / "data.csv", tmp_path / "fit.json"
+    outcome = Y > np.median(Y)
+    rows = ["a,b,c,d,e,f,bought"]
+    for row, yes in zip(X.tolist(), outcome, strict=True):
+        rows.append(",".join([*map(repr, row), "yes" if yes else "no"]))
+    data.write_text("\n".join(rows))
+    argv = [str(data), "--target", "bought", "--posterior", "--save", str(saved)]
+    assert main(argv) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "effects are on the log-odds of 1" in out
+    content = json.loads(saved.read_text())
+    found = bmjax.posterior(X, outcome, intercept=True, family="logistic")
+    probability = [feature["probability"] for feature in content["features"]]
+    np.testing.assert_allclose(probability, found.probability, 1e-5)
+    assert content["posterior"]["noise_standard_deviation"] is None
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "--posterior" in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("ignore:The chains do not agree")
 @pytest.mark.filterwarnings("ignore:No features were selected")
-@parametrize_with_checks([SupportPosteriorRegressor(max_steps=1024)])
+@pytest.mark.filterwarnings("ignore:A probable support tells the two classes apart")
+@parametrize_with_checks(
+    [SupportPosteriorRegressor(max_steps=1024), SupportPosteriorClassifier(max_steps=1024)]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -79,3 +103,20 @@ def test_estimator(found):
     pipeline = make_pipeline(StandardScaler(), SupportPosteriorRegressor()).fit(X, Y)
     np.testing.assert_allclose(pipeline.predict(X), one.predict(X))
     assert one.fit(X.astype(np.float32), Y).predict(X).dtype == np.float32
+
+
+def test_estimators_of_families():
+    outcome = np.where(Y > np.median(Y), "yes", "no")
+    model = SupportPosteriorClassifier().fit(X, outcome)
+    found = bmjax.posterior(X, outcome == "yes", intercept=True, family="logistic")
+    np.testing.assert_allclose(model.coef_, found.coef, 1e-5, 1e-7)
+    np.testing.assert_array_equal(model.get_support(), found.select())
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], found.predict(X), 1e-5)
+    np.testing.assert_array_equal(model.predict(X) == "yes", model.predict_proba(X)[:, 1] > 0.5)
+    robust = SupportPosteriorRegressor(family=bmjax.Student(3)).fit(X, Y)
+    found = bmjax.posterior(X, Y, intercept=True, family=bmjax.Student(3))
+    np.testing.assert_allclose(robust.coef_, found.coef, 1e-5, 1e-7)
+    with pytest.raises(ValueError, match="SupportPosteriorClassifier"):
+        SupportPosteriorRegressor(family="logistic").fit(X, outcome == "yes")
+    with pytest.warns(UserWarning, match="tells the two classes apart"):
+        SupportPosteriorClassifier().fit(X[:, :3], X[:, 1] > 0)

@@ -185,3 +185,22 @@ def test_categories_are_not_for_the_posterior():
     frame = pd.DataFrame(X).rename(columns=str).assign(place=pd.Categorical(["a", "b"] * 20))
     with pytest.raises(ValueError, match="get_dummies"):
         SupportPosteriorRegressor().fit(frame, y)
+
+
+def test_names_of_the_data_stay_with_the_posterior():
+    X, y, _ = ar1(0, 40, 3, [1, -1])
+    frame = pd.DataFrame(X, columns=["age", "size", "dose"])
+    found = bmjax.posterior(frame, pd.Series(y, name="price"), intercept=True)
+    assert found.names.features == ("age", "size", "dose")
+    assert list(found.to_pandas().index) == ["age", "size", "dose"]
+    assert "dose" in str(found.summary())
+    assert "other" in str(found.summary(["other", "a", "b"]))
+    turned = frame[["dose", "age", "size"]]
+    np.testing.assert_array_equal(found.predict(turned), found.predict(X))
+    with pytest.raises(ValueError, match="no column 'size'"):
+        found.predict(frame[["age", "dose"]])
+    moved = jax.tree.map(lambda leaf: leaf, found)
+    assert moved.names == found.names
+    assert bmjax.posterior(X, y).names is None
+    model = SupportPosteriorRegressor().fit(frame, y)
+    assert model.posterior_.names.features == ("age", "size", "dose")
