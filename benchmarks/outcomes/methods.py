@@ -6,15 +6,36 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special
 
 import bmjax
 
 
 class Found(NamedTuple):
-    """What a method has found: effects of the columns, and the level."""
+    """What a method has found.
+
+    Attributes:
+        coef: Effects of the columns.
+        intercept: The level.
+        posterior: Where effects are averaged over supports, the posterior.
+    """
 
     coef: np.ndarray
     intercept: float
+    posterior: bmjax.Posterior | None = None
+
+    @property
+    def kept(self) -> np.ndarray:
+        """The columns that are said to act."""
+        if self.posterior is None:
+            return self.coef != 0
+        return np.asarray(self.posterior.probability) > 0.5
+
+    def log_odds(self, X: np.ndarray) -> np.ndarray:
+        """Those of a one at new samples, by the probability averaged over supports if it is."""
+        if self.posterior is None:
+            return X @ self.coef + self.intercept
+        return scipy.special.logit(np.asarray(self.posterior.predict(X), float))
 
 
 Method = Callable[[np.ndarray, np.ndarray], Found]
@@ -26,6 +47,16 @@ def masked(**options: Any) -> Method:
     def method(X: np.ndarray, y: np.ndarray) -> Found:
         fit = bmjax.fit(X, y, intercept=True, **options)
         return Found(np.asarray(fit.coef), float(fit.intercept))
+
+    return method
+
+
+def averaged(**options: Any) -> Method:
+    """`bmjax.posterior` with an intercept."""
+
+    def method(X: np.ndarray, y: np.ndarray) -> Found:
+        found = bmjax.posterior(X, y, intercept=True, progress=False, **options)
+        return Found(np.asarray(found.coef), float(found.intercept), found)
 
     return method
 
@@ -86,6 +117,7 @@ def of_two() -> dict[str, Method]:
     """The methods for an outcome that is one of two."""
     return {
         "bmjax": masked(family="logistic"),
+        "bmjax posterior": averaged(family="logistic"),
         "abess BIC": best_subset("LogisticRegression", "bic"),
         "abess EBIC": best_subset("LogisticRegression", "ebic"),
         "L1 cross-validated": logistic_lasso,
@@ -99,6 +131,11 @@ def timed(method: Method, X: np.ndarray, y: np.ndarray) -> tuple[Found, float]:
         warnings.simplefilter("ignore")
         found = method(X, y)
     return found, time.perf_counter() - begun
+
+
+def log_loss(y: np.ndarray, log_odds: np.ndarray) -> float:
+    """Minus the mean log probability of outcomes 0 and 1."""
+    return -float(np.mean(scipy.special.log_expit((2 * y - 1) * log_odds)))
 
 
 def f1(kept: np.ndarray, acts: np.ndarray) -> float:

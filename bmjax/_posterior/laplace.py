@@ -104,15 +104,30 @@ def worths(
     """
     supports, m = slots.shape
     together = int(np.clip(_NUMBERS // (max(m, 1) * len(design.y)), 1, 256))
+    # Those of one size together, so that few slots are empty.
+    sizes = np.sum(slots < len(design.columns) - 1, axis=1)
+    order = np.argsort(sizes, kind="stable")
 
     def chunk(first: int) -> Worth:
-        at = slice(first, first + together)
+        at = order[first : first + together]
+        own = int(sizes[at].max(initial=0))
         with np.errstate(all="ignore"):
-            return _side_by_side(design, slots[at], effects[at], begin)
+            found = _side_by_side(design, slots[at, :own], effects[at, :own], begin)
+        return _widened(found, m - own)
 
     with ThreadPoolExecutor(cores()) as pool:
         chunks = list(pool.map(chunk, range(0, supports, together)))
-    return Worth(*(np.concatenate(leaves) for leaves in zip(*chunks, strict=True)))
+    back = np.argsort(order)
+    return Worth(*(np.concatenate(leaves)[back] for leaves in zip(*chunks, strict=True)))
+
+
+def _widened(found: Worth, more: int) -> Worth:
+    """With some empty slots behind, of which nothing is known."""
+    return found._replace(
+        mean=np.pad(found.mean, ((0, 0), (0, more))),
+        covariance=np.pad(found.covariance, ((0, 0), (0, more), (0, more))),
+        mode=np.pad(found.mode, ((0, 0), (0, more))),
+    )
 
 
 def modes(
@@ -212,22 +227,29 @@ class _Posterior(NamedTuple):
         square = np.einsum("ti,tij,tj->t", theta, self.prior, theta)
         return values @ design.counts + flat - 0.5 * square
 
-    def slopes(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The gradient, the curvature, and a curvature that is sure to be positive."""
+    def slopes(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The gradient, and the curvature."""
         design, z = self.design, self._scaled(theta)
         once, twice, _ = design.family.derivatives(z, self._predicted(theta))
         once, twice = design.counts * once, design.counts * twice
         gradient = np.concatenate([np.zeros((len(theta), 1)), self._by_effect(once)], axis=1)
-        bend, safe = self._whole(-twice), self._whole(np.abs(twice))
-        bend[:, 0, 0] = safe[:, 0, 0] = 1
+        bend = self._whole(-twice)
         if design.free_scale:
             # log p(y / s | eta) - log s, where a step of y is one of eta the other way.
             gradient[:, 0] = np.sum(once * z, axis=1) - design.counts.sum() + len(design.nuisance)
             bend[:, 0, 1:] = bend[:, 1:, 0] = -self._by_effect(twice * z)
             bend[:, 0, 0] = np.sum(once * z - twice * z**2, axis=1)
-            safe[:, 0, 0] = np.abs(bend[:, 0, 0])
-        gradient -= np.einsum("tij,tj->ti", self.prior, theta)
-        return gradient, bend + self.prior, safe + self.prior
+        return gradient - np.einsum("tij,tj->ti", self.prior, theta), bend + self.prior
+
+    def rounded(self, theta: np.ndarray) -> np.ndarray:
+        """A curvature that is sure to be positive, for where the likelihood's own is not."""
+        design, z = self.design, self._scaled(theta)
+        once, twice, _ = design.family.derivatives(z, self._predicted(theta))
+        once, twice = design.counts * once, design.counts * twice
+        bend = self._whole(np.abs(twice))
+        if design.free_scale:
+            bend[:, 0, 0] = np.abs(np.sum(once * z - twice * z**2, axis=1))
+        return bend + self.prior
 
     def shift(self, theta: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """The mean less the mode, from the third derivatives there."""
@@ -262,9 +284,11 @@ class _Posterior(NamedTuple):
         return (self.predictors @ values[:, :, None])[:, :, 0]
 
     def _whole(self, bend: np.ndarray) -> np.ndarray:
-        """(t, q, q) sums of products of predictors, the place of the scale empty."""
+        """(t, q, q) sums of products of predictors, one in the place of the scale."""
         inner = (self.predictors * bend[:, None, :]) @ self.predictors.transpose(0, 2, 1)
-        return np.pad(inner, ((0, 0), (1, 0), (1, 0)))
+        whole = np.pad(inner, ((0, 0), (1, 0), (1, 0)))
+        whole[:, 0, 0] = 1
+        return whole
 
 
 def _climbed(here: _Posterior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -273,17 +297,19 @@ def _climbed(here: _Posterior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarra
     value = here.value(theta)
     left, at = np.arange(len(theta)), here
     for _ in range(_STEPS):
-        gradient, bend, safe = at.slopes(theta[left])
+        gradient, bend = at.slopes(theta[left])
         step = np.linalg.solve(bend, gradient[:, :, None])[:, :, 0]
         # At an outlier Student's log likelihood bends the other way, and there may be no maximum.
         up = np.sum(step * gradient, axis=1) > 0
         if not up.all():
-            step[~up] = np.linalg.solve(safe[~up], gradient[~up, :, None])[:, :, 0]
+            safe = at.of(~up).rounded(theta[left[~up]])
+            step[~up] = np.linalg.solve(safe, gradient[~up, :, None])[:, :, 0]
         before = value[left].copy()
         short = np.arange(len(left))
         for length in _LENGTHS:
             tried = theta[left[short]] + length * step[short]
-            reached = at.of(short).value(tried)
+            those = at if len(short) == len(left) else at.of(short)
+            reached = those.value(tried)
             rose = reached > before[short]
             theta[left[short[rose]]], value[left[short[rose]]] = tried[rose], reached[rose]
             short = short[~rose]
@@ -292,18 +318,19 @@ def _climbed(here: _Posterior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarra
         going = value[left] > before + _SETTLED
         if not going.any():
             break
-        left, at = left[going], at.of(going)
+        if not going.all():
+            left, at = left[going], at.of(going)
     return theta, value
 
 
 def _curvature(here: _Posterior, theta: np.ndarray) -> np.ndarray:
     """The curvature at modes; where it is not positive, as at a ridge, one that is."""
-    _, bend, safe = here.slopes(theta)
+    _, bend = here.slopes(theta)
     try:
         np.linalg.cholesky(bend)
     except np.linalg.LinAlgError:
-        good = np.linalg.eigvalsh(bend)[:, 0] > 0
-        bend = np.where(good[:, None, None], bend, safe)
+        bad = np.linalg.eigvalsh(bend)[:, 0] <= 0
+        bend[bad] = here.of(bad).rounded(theta[bad])
     return bend
 
 

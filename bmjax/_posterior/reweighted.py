@@ -71,7 +71,9 @@ def chains_reweighted(
     fewest = plan._replace(max_steps=0)
     pilot = found_by_chains(*near.squared, words, fewest, count, report)
     squares = _tilted(pilot, near)
-    allowed = _OF_CHAINS * plan.tolerance
+    by_both = reweighted(pilot, near, count, plan.tolerance).error
+    share = np.max(pilot.error, initial=0) / max(np.max(by_both, initial=0), 1e-12)
+    allowed = plan.tolerance * float(np.clip(share, 0.3, _OF_CHAINS))
     while True:
         own = plan._replace(tolerance=allowed)
         by_squares = found_by_chains(*squares, words, own, max(count, REFITTED), report)
