@@ -35,7 +35,8 @@ class Found(NamedTuple):
         """Those of a one at new samples, by the probability averaged over supports if it is."""
         if self.posterior is None:
             return X @ self.coef + self.intercept
-        return scipy.special.logit(np.asarray(self.posterior.predict(X), float))
+        chance = np.asarray(self.posterior.predict(X), float)
+        return scipy.special.logit(np.clip(chance, 1e-7, 1 - 1e-7))  # it is in float32
 
 
 Method = Callable[[np.ndarray, np.ndarray], Found]
