@@ -122,7 +122,9 @@ def posterior(  # noqa: PLR0913 - public options
     Reference:
         Liang, Paulo, Molina, Clyde and Berger, "Mixtures of g priors for Bayesian variable
         selection", JASA 2008; Zanella, "Informed proposals for local MCMC in discrete spaces",
-        JASA 2020; Zhou and Smith, "Rapid convergence of informed importance tempering", 2022.
+        JASA 2020; Zhou and Smith, "Rapid convergence of informed importance tempering", 2022. For
+        families Sabanés Bové and Held, "Hyper-g priors for generalized linear models", Bayesian
+        Analysis 2011; Tierney and Kadane, JASA 1986.
     """
     if not inputs.at_hand(X, y, sample_weights):
         raise TypeError(
