@@ -1,22 +1,16 @@
 """What the command `python -m bmjax` puts out: the printed table, saved files and the picture."""
 
-import io
-import math
-import platform
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 import bmjax
 from bmjax._cli.categories import Levels
 from bmjax._cli.errors import listed, shown
-from bmjax._results.prediction import noise_deviation
 from bmjax._results.refit import refit
-from bmjax._results.saved import contents
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,9 +102,6 @@ class Report(NamedTuple):
             constant=constant,
             **labels,
         )
-
-
-# ---- printing
 
 
 def show(console: "Console", report: Report) -> None:
@@ -288,118 +279,3 @@ def _rate(value: float) -> str:
 
 def _count(names: Sequence[str]) -> str:
     return f"{len(names)} feature{'s' if len(names) > 1 else ''}"
-
-
-# ---- files
-
-
-def saved(report: Report, ending: str) -> bytes:
-    """The fit as a file.
-
-    Args:
-        report: The fit.
-        ending: `.csv` for the features, `.json` or `.npz` for everything.
-
-    Returns:
-        The contents of the file.
-    """
-    table = report.result.to_pandas(report.names)
-    selection = report.selection
-    if selection is not None:
-        table["frequency"] = np.asarray(selection.frequencies)
-        table["frequency_standard_error"] = np.asarray(selection.standard_errors)
-        table["stable"] = np.asarray(selection.stable)
-    posterior = report.posterior
-    if posterior is not None:
-        of_all = posterior.to_pandas(report.names)
-        for column in ("probability", "probability_error", "lower", "upper"):
-            table[column] = of_all[column]
-        table["averaged_coef"] = of_all["coef"]
-        table["averaged_standard_error"] = of_all["standard_error"]
-    if ending == ".csv":
-        return table.to_csv(lineterminator="\n").encode()
-    result = report.result
-    precision = float(result.noise_precision)
-    content = {
-        "settings": {
-            "source": report.source,
-            "target": report.target,
-            "weights": report.weights_name,
-            "keep": list(report.kept),
-            "intercept": report.intercept,
-            "standardize": True,
-            "stability": None if selection is None else len(selection.supports),
-            "posterior": report.posterior is not None,
-            "seed": report.seed if selection is not None or report.posterior is not None else None,
-        },
-        "versions": {
-            "bmjax": bmjax.__version__,
-            "jax": jax.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "rows": report.rows,
-        "features": table.rename_axis("name").reset_index().to_dict("records"),
-        "intercept": float(result.intercept),
-        "noise": {"standard_deviation": noise_deviation(precision), "precision": precision},
-        "bound": float(result.bound),
-        "status": bmjax.Status(int(result.status)).name,
-        "steps": int(result.num_steps),
-        "notes": notes(report),
-    }
-    if report.levels:
-        content["settings"]["categories"] = {n: list(own) for n, own in report.levels.items()}
-    odds = report.summary.odds
-    if posterior is not None:
-        content["posterior"] = {
-            "size": np.asarray(posterior.size).tolist(),
-            "intercept": float(posterior.intercept),
-            "noise_standard_deviation": None if odds else float(np.sqrt(posterior.noise_variance)),
-            "status": bmjax.Status(int(posterior.status)).name,
-            "steps": int(posterior.num_steps),
-            "supports": [
-                {"probability": share, "features": who}
-                for who, share in posterior.summary(report.names).supports
-            ],
-        }
-    if selection is not None:
-        content["stability"] = {
-            "threshold": selection.threshold,
-            "average_size": selection.average_size,
-            "expected_false": selection.expected_false,
-            "expected_false_unimodal": selection.expected_false_unimodal,
-        }
-    return contents(result, ending, _finite(content))
-
-
-def _finite(content: Any) -> Any:
-    """The same with null for NaN and infinity, which JSON lacks."""
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
-def picture(report: Report, ending: str) -> bytes:
-    """The coefficients as a picture.
-
-    Args:
-        report: The fit.
-        ending: `.png`, `.pdf` or `.svg`.
-
-    Returns:
-        The contents of the file.
-    """
-    import matplotlib.pyplot as plt
-
-    from bmjax import plots
-
-    standardized = report.summary.standardized is not None
-    plots.coefficients(
-        report.result, [shown(name) for name in report.names], standardized=standardized
-    )
-    content = io.BytesIO()
-    plt.savefig(content, format=ending[1:], dpi=150)
-    plt.close()
-    return content.getvalue()

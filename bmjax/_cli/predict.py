@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from bmjax._cli.cache import keep_programs
 from bmjax._cli.categories import Levels, dummy_names, labels_of
 from bmjax._cli.errors import Parser, UsageError, check_place, listed, shown
-from bmjax._cli.reading import Table, add_form, form_of, read_header, read_values
+from bmjax._cli.header import add_form, form_of, read_header
+from bmjax._cli.reading import Table, read_values
 
 _DESCRIPTION = """\
 Predict the target of a saved fit at the rows of a CSV file.

@@ -18,43 +18,18 @@ Reference:
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from bmjax._posterior.mode import Design, SupportPosterior, climbed, curvature
 from bmjax._posterior.prior import Evidence
 from bmjax._runtime.threads import cores
 
-_STEPS, _SETTLED = 60, 1e-7  # of the climb: most steps, and a rise in nats that is none
-_LENGTHS = (1.0, 0.5, 0.25, 0.0625)  # of a step, tried in turn
+_RIDGE = 1e-12
 _ANCHORS, _NEAR = 4, 0.5  # times that g is chosen anew, and a difference of log g that is none
 _NUMBERS = 2**20  # in an array of supports side by side, so that it stays in the cache
-
-
-class Design(NamedTuple):
-    """A dataset as its likelihood sees it.
-
-    Attributes:
-        family: The distribution of y, all that it learns settled.
-        y: The target.
-        counts: How often each row counts.
-        nuisance: The level and what else is always in, a row each.
-        columns: The features that may be in or not, and a row of zeros for empty slots.
-        metric: The same less what is always in, so that their products are the inverse covariance
-            of the effects of a support where g is one.
-        evidence: Grid and prior of g, and the prior of sizes.
-        free_scale: Whether the scale of the noise is to be found.
-    """
-
-    family: Any
-    y: Float[np.ndarray, " n"]
-    counts: Float[np.ndarray, " n"]
-    nuisance: Float[np.ndarray, "r n"]
-    columns: Float[np.ndarray, "u1 n"]
-    metric: Float[np.ndarray, "u1 n"]
-    evidence: Evidence
-    free_scale: bool
 
 
 class Point(NamedTuple):
@@ -144,7 +119,7 @@ def modes(
     with np.errstate(all="ignore"):
         predictors, own, theta = _begun(design, slots, effects, begin)
         here = _of_width(design, predictors, own, np.full(len(slots), begin.log_width))
-        return _climbed(here, theta)[0]
+        return climbed(here, theta)[0]
 
 
 def _begun(
@@ -154,7 +129,9 @@ def _begun(
     supports, m = slots.shape
     own = design.metric[slots]
     own = own @ own.transpose(0, 2, 1)
-    own[:, np.arange(m), np.arange(m)] += slots == len(design.columns) - 1
+    place = np.arange(m)
+    # Columns that are all but a combination of others leave a factor regular.
+    own[:, place, place] = own[:, place, place] * (1 + _RIDGE) + (slots == len(design.columns) - 1)
     always = np.broadcast_to(design.nuisance, (supports, *design.nuisance.shape))
     predictors = np.concatenate([always, design.columns[slots]], axis=1)
     lead = np.concatenate([[begin.log_scale], begin.nuisance])
@@ -164,10 +141,10 @@ def _begun(
 
 def _of_width(
     design: Design, predictors: np.ndarray, own: np.ndarray, log_width: np.ndarray
-) -> "_Posterior":
+) -> SupportPosterior:
     """The posterior of each support for one g each."""
     lead, inner = 1 + len(design.nuisance), own / np.exp(log_width)[:, None, None]
-    return _Posterior(design, predictors, np.pad(inner, ((0, 0), (lead, 0), (lead, 0))))
+    return SupportPosterior(design, predictors, np.pad(inner, ((0, 0), (lead, 0), (lead, 0))))
 
 
 def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin: Point) -> Worth:
@@ -190,148 +167,14 @@ def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin:
 
 
 def _expanded(
-    here: "_Posterior", own: np.ndarray, theta: np.ndarray, log_width: np.ndarray
+    here: SupportPosterior, own: np.ndarray, theta: np.ndarray, log_width: np.ndarray
 ) -> Worth:
     """Supports judged by an expansion around their modes for one g each."""
-    theta, value = _climbed(here, theta)
-    bend = _curvature(here, theta)
+    theta, value = climbed(here, theta)
+    bend = curvature(here, theta)
     shift = here.shift(theta, np.linalg.inv(bend))
     found = _summed(here.design, theta, bend, own, np.exp(log_width), shift)
     return found._replace(log=found.log + value)
-
-
-class _Posterior(NamedTuple):
-    """The posterior of supports for one g: of log scale, what is always in, and the features.
-
-    Attributes:
-        design: The dataset.
-        predictors: (t, q - 1, n) all that has an effect, a row each.
-        prior: (t, q, q) the inverse prior covariance.
-    """
-
-    design: Design
-    predictors: np.ndarray
-    prior: np.ndarray
-
-    def of(self, some: np.ndarray) -> "_Posterior":
-        """That of some of the supports."""
-        return self._replace(predictors=self.predictors[some], prior=self.prior[some])
-
-    def value(self, theta: np.ndarray) -> np.ndarray:
-        """Its logarithm, up to a constant; not a number where it is out of range."""
-        design, eta = self.design, self._predicted(theta)
-        values = design.family.log_density(self._scaled(theta), eta, np.ones(()))
-        # Level and scale are flat in units of y and in log scale; the level is counted in units of
-        # the scale.
-        flat = (len(design.nuisance) - design.counts.sum()) * theta[:, 0] * design.free_scale
-        square = np.einsum("ti,tij,tj->t", theta, self.prior, theta)
-        return values @ design.counts + flat - 0.5 * square
-
-    def slopes(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The gradient, and the curvature."""
-        design, z = self.design, self._scaled(theta)
-        once, twice, _ = design.family.derivatives(z, self._predicted(theta))
-        once, twice = design.counts * once, design.counts * twice
-        gradient = np.concatenate([np.zeros((len(theta), 1)), self._by_effect(once)], axis=1)
-        bend = self._whole(-twice)
-        if design.free_scale:
-            # log p(y / s | eta) - log s, where a step of y is one of eta the other way.
-            gradient[:, 0] = np.sum(once * z, axis=1) - design.counts.sum() + len(design.nuisance)
-            bend[:, 0, 1:] = bend[:, 1:, 0] = -self._by_effect(twice * z)
-            bend[:, 0, 0] = np.sum(once * z - twice * z**2, axis=1)
-        return gradient - np.einsum("tij,tj->ti", self.prior, theta), bend + self.prior
-
-    def rounded(self, theta: np.ndarray) -> np.ndarray:
-        """A curvature that is sure to be positive, for where the likelihood's own is not."""
-        design, z = self.design, self._scaled(theta)
-        once, twice, _ = design.family.derivatives(z, self._predicted(theta))
-        once, twice = design.counts * once, design.counts * twice
-        bend = self._whole(np.abs(twice))
-        if design.free_scale:
-            bend[:, 0, 0] = np.abs(np.sum(once * z - twice * z**2, axis=1))
-        return bend + self.prior
-
-    def shift(self, theta: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """The mean less the mode, from the third derivatives there."""
-        design, z = self.design, self._scaled(theta)
-        once, twice, thrice = design.family.derivatives(z, self._predicted(theta))
-        spread = covariance[:, 1:, 1:] @ self.predictors
-        variance = np.sum(self.predictors * spread, axis=1)
-        by_eta, by_scale = thrice * variance, np.zeros(len(theta))
-        if design.free_scale:
-            cross = self._along(covariance[:, 0, 1:])
-            own = covariance[:, 0, 0, None]
-            bent = thrice * z**2 - twice * z
-            by_eta = by_eta + 2 * thrice * z * cross + bent * own
-            last = thrice * z**3 - 3 * twice * z**2 + once * z
-            by_scale = (thrice * z * variance + 2 * bent * cross + last * own) @ design.counts
-        slope = np.concatenate([by_scale[:, None], self._by_effect(design.counts * by_eta)], axis=1)
-        return 0.5 * np.einsum("tij,tj->ti", covariance, slope)
-
-    def _scaled(self, theta: np.ndarray) -> np.ndarray:
-        """Y in units of the scale."""
-        if not self.design.family.has_units:
-            return self.design.y
-        return self.design.y * np.exp(-theta[:, :1])
-
-    def _predicted(self, theta: np.ndarray) -> np.ndarray:
-        return self._along(theta[:, 1:])
-
-    def _along(self, effects: np.ndarray) -> np.ndarray:
-        return (effects[:, None, :] @ self.predictors)[:, 0]
-
-    def _by_effect(self, values: np.ndarray) -> np.ndarray:
-        return (self.predictors @ values[:, :, None])[:, :, 0]
-
-    def _whole(self, bend: np.ndarray) -> np.ndarray:
-        """(t, q, q) sums of products of predictors, one in the place of the scale."""
-        inner = (self.predictors * bend[:, None, :]) @ self.predictors.transpose(0, 2, 1)
-        whole = np.pad(inner, ((0, 0), (1, 0), (1, 0)))
-        whole[:, 0, 0] = 1
-        return whole
-
-
-def _climbed(here: _Posterior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The modes, and the values there."""
-    theta = np.array(theta)
-    value = here.value(theta)
-    left, at = np.arange(len(theta)), here
-    for _ in range(_STEPS):
-        gradient, bend = at.slopes(theta[left])
-        step = np.linalg.solve(bend, gradient[:, :, None])[:, :, 0]
-        # At an outlier Student's log likelihood bends the other way, and there may be no maximum.
-        up = np.sum(step * gradient, axis=1) > 0
-        if not up.all():
-            safe = at.of(~up).rounded(theta[left[~up]])
-            step[~up] = np.linalg.solve(safe, gradient[~up, :, None])[:, :, 0]
-        before = value[left].copy()
-        short = np.arange(len(left))
-        for length in _LENGTHS:
-            tried = theta[left[short]] + length * step[short]
-            those = at if len(short) == len(left) else at.of(short)
-            reached = those.value(tried)
-            rose = reached > before[short]
-            theta[left[short[rose]]], value[left[short[rose]]] = tried[rose], reached[rose]
-            short = short[~rose]
-            if not len(short):
-                break
-        going = value[left] > before + _SETTLED
-        if not going.any():
-            break
-        if not going.all():
-            left, at = left[going], at.of(going)
-    return theta, value
-
-
-def _curvature(here: _Posterior, theta: np.ndarray) -> np.ndarray:
-    """The curvature at modes; where it is not positive, as at a ridge, one that is."""
-    _, bend = here.slopes(theta)
-    try:
-        np.linalg.cholesky(bend)
-    except np.linalg.LinAlgError:
-        bad = np.linalg.eigvalsh(bend)[:, 0] <= 0
-        bend[bad] = here.of(bad).rounded(theta[bad])
-    return bend
 
 
 def _summed(
@@ -361,46 +204,79 @@ def _summed(
     inner = bend[:, lead:, lead:] - own / g[:, None, None] - cross.transpose(0, 2, 1) @ reach
     sharp, turn = np.linalg.eigh(back.transpose(0, 2, 1) @ inner @ back)
     back = back @ turn  # from u to effects; back'own back is one
-    here = np.einsum("tji,tjk,tk->ti", back, own, effects)[:, None, :]
-    sharp = np.maximum(sharp, 0)[:, None, :]
-    widths = np.asarray(design.evidence.width)[:, None]
+    here = np.einsum("tji,tjk,tk->ti", back, own, effects)
+    over = _over_width(design.evidence, np.maximum(sharp, 0), here, g)
+    moved = np.einsum("tij,tj->ti", back, over.mean) - effects
+    inner = back @ over.covariance @ back.transpose(0, 2, 1)
+    edge = -reach @ inner
+    corner = np.linalg.inv(ahead) - edge @ reach.transpose(0, 2, 1)
+    _, log_det = np.linalg.slogdet(ahead)
+    means = theta + shift
+    means += np.concatenate([-np.einsum("tij,tj->ti", reach, moved), moved], axis=1)
+    mean, covariance, noise = _in_units(
+        means, np.block([[corner, edge], [edge.transpose(0, 2, 1), inner]]), design.free_scale
+    )
+    return Worth(over.log - 0.5 * log_det, mean, covariance, noise, theta, over.log_width)
+
+
+class _OverWidth(NamedTuple):
+    """Diagonal normal integrals summed over g: log evidence, moments of u, mean of log g."""
+
+    log: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    log_width: np.ndarray
+
+
+def _over_width(
+    evidence: Evidence, sharp: np.ndarray, here: np.ndarray, g: np.ndarray
+) -> _OverWidth:
+    """The integrals over u, a priori normal of variance g, for every g.
+
+    Args:
+        evidence: Grid and prior of g.
+        sharp: (t, m) curvature of the log likelihood in each u.
+        here: (t, m) the mode for one g.
+        g: (t,) that g.
+    """
+    widths = np.asarray(evidence.width)[:, None]
+    sharp, here = sharp[:, None, :], here[:, None, :]
     slope = (sharp + 1 / g[:, None, None]) * here
     variance = 1 / (sharp + 1 / widths)
     mean = slope * variance
     log = 0.5 * np.sum(slope * (mean - here) - np.log1p(widths * sharp), axis=2)
-    log = log + design.evidence.log_width
+    log = log + evidence.log_width
     top = log.max(axis=1, keepdims=True)
     share = np.exp(log - top)
     total = share.sum(axis=1, keepdims=True)
     share /= total
     average = np.einsum("tg,tgi->ti", share, mean)
     away = mean - average[:, None, :]
-    spread = np.einsum("tg,tgi,tgj->tij", share, away, away)
-    place = np.arange(own.shape[1])
-    spread[:, place, place] += np.einsum("tg,tgi->ti", share, variance)
-    moved = np.einsum("tij,tj->ti", back, average)
-    inner = back @ spread @ back.transpose(0, 2, 1)
-    first = theta[:, :lead] - np.einsum("tij,tj->ti", reach, moved - effects) + shift[:, :lead]
-    moved = moved + shift[:, lead:]
-    edge = -reach @ inner
-    corner = np.linalg.inv(ahead) - edge @ reach.transpose(0, 2, 1)
-    joint = np.block([[corner, edge], [edge.transpose(0, 2, 1), inner]])
-    _, log_det = np.linalg.slogdet(ahead)
-    # From effects in units of the scale to those of y, to second order around the means.
-    scale = np.exp(first[:, 0])
-    means = np.concatenate([first[:, 1:], moved], axis=1)
-    covariance, centers = joint[:, 1:, 1:], means
-    if design.free_scale:
-        with_scale = means[:, :, None] * joint[:, None, 0, 1:]
-        centers = means * (1 + 0.5 * joint[:, :1, 0]) + joint[:, 0, 1:]
-        covariance = covariance + with_scale + with_scale.transpose(0, 2, 1)
-        square = means[:, :, None] * means[:, None, :]
-        covariance += joint[:, 0, 0, None, None] * square
-    return Worth(
-        log=top[:, 0] + np.log(total[:, 0]) - 0.5 * log_det,
-        mean=scale[:, None] * centers,
-        covariance=scale[:, None, None] ** 2 * covariance,
-        noise=scale**2 * np.exp(2 * joint[:, 0, 0] * design.free_scale),
-        mode=theta,
-        log_width=share @ np.log(widths[:, 0]),
+    covariance = np.einsum("tg,tgi,tgj->tij", share, away, away)
+    place = np.arange(covariance.shape[1])
+    covariance[:, place, place] += np.einsum("tg,tgi->ti", share, variance)
+    return _OverWidth(
+        (top + np.log(total))[:, 0], average, covariance, share @ np.log(widths[:, 0])
     )
+
+
+def _in_units(
+    mean: np.ndarray, covariance: np.ndarray, free_scale: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Moments of effects in units of y, and the mean square of the scale, to second order.
+
+    Args:
+        mean: (t, q) of log scale and effects in units of the scale.
+        covariance: (t, q, q) of the same.
+        free_scale: Whether the scale is uncertain.
+    """
+    scale, effects, own = np.exp(mean[:, 0]), mean[:, 1:], covariance[:, 1:, 1:]
+    noise, centers = scale**2, effects
+    if free_scale:
+        variance, with_scale = covariance[:, 0, 0], covariance[:, 0, 1:]
+        noise = noise * np.exp(2 * variance)
+        centers = effects * (1 + 0.5 * variance[:, None]) + with_scale
+        mixed = effects[:, :, None] * with_scale[:, None, :]
+        square = effects[:, :, None] * effects[:, None, :]
+        own = own + mixed + mixed.transpose(0, 2, 1) + variance[:, None, None] * square
+    return scale[:, None] * centers, scale[:, None, None] ** 2 * own, noise

@@ -21,7 +21,7 @@ from bmjax._posterior.found import found_by_chains
 from bmjax._posterior.given import Given, Squared, squared
 from bmjax._posterior.reference import Reference, reference
 from bmjax._posterior.result import Posterior
-from bmjax._posterior.reweighted import REFITTED, chains_reweighted, reweighted
+from bmjax._posterior.reweighted import chains_reweighted, judged, reweighted
 from bmjax._posterior.sampling import GROUP, Plan
 from bmjax._posterior.units import in_units, stacked
 from bmjax._results.names import names_of, numbers_of
@@ -256,7 +256,9 @@ def _posteriors(
     squares = [one.squared if isinstance(one, Reference) else one for one in near]
     if asked.every:
         evidence = jax.tree.map(lambda *leaves: np.stack(leaves), *[a.evidence for a in squares])
-        count = asked.supports if asked.family is None else max(asked.supports, REFITTED)
+        count = asked.supports
+        if asked.family is not None:
+            count = max(count, judged(len(given[0].y)))
         found = enumerated_all([a.sums for a in squares], evidence, count, report)
         for i, place in enumerate(near):
             if isinstance(place, Reference):

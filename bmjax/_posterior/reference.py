@@ -12,7 +12,8 @@ import numpy as np
 from bmjax._model.family import Family, Parabola
 from bmjax._model.problem import Problem
 from bmjax._posterior.given import Given, Squared, judged_by
-from bmjax._posterior.laplace import Design, Point, modes, worths
+from bmjax._posterior.laplace import Point, modes, worths
+from bmjax._posterior.mode import Design
 from bmjax._posterior.start import starting_support
 from bmjax._posterior.sums import Sums, basis_of, centred_columns, sums_of
 

@@ -19,7 +19,7 @@ from bmjax._posterior.laplace import Worth, worths
 from bmjax._posterior.reference import Reference
 from bmjax._posterior.sampling import Plan
 
-REFITTED = 4096  # supports at most
+_FEWEST, _MOST, _ROWS = 64, 4096, 2e7  # supports that are judged, and rows of all of them together
 _OF_CHAINS, _SHORTER = 0.7, 0.6  # of the error allowed, at first and each time it is not enough
 _STEEPEST = 3.0  # tilt of the prior of sizes, in nats a feature
 _NEGLIGIBLE = 1e-7  # probability, where all supports were looked at, that is not worth a climb
@@ -56,6 +56,11 @@ class _Supports(NamedTuple):
         return np.moveaxis(whole[:u], 0, -1) / self.weight.sum()
 
 
+def judged(rows: int) -> int:
+    """How many supports are judged by the likelihood of some rows."""
+    return int(np.clip(_ROWS // rows, _FEWEST, _MOST))
+
+
 def chains_reweighted(
     near: Reference, words: list[int], plan: Plan, count: int, report: Callable[[int], None]
 ) -> Found:
@@ -76,7 +81,7 @@ def chains_reweighted(
     allowed = plan.tolerance * float(np.clip(share, 0.3, _OF_CHAINS))
     while True:
         own = plan._replace(tolerance=allowed)
-        by_squares = found_by_chains(*squares, words, own, max(count, REFITTED), report)
+        by_squares = found_by_chains(*squares, words, own, max(count, judged(len(near.y))), report)
         found = reweighted(by_squares, near, count, plan.tolerance)
         worst = float(np.max(found.error, initial=0))
         if worst <= plan.tolerance or by_squares.status == Status.MAX_STEPS:

@@ -120,7 +120,8 @@ def test_fewer_supports_judged_than_there_are(monkeypatch):
     X, y = design("logistic", 3, 120, [1, 0, 0, -0.7, 0, 0.4, 0, 0])
     options = {"intercept": True, "family": "logistic"}
     exact = bmjax.posterior(X, y, **options)
-    monkeypatch.setattr("bmjax._posterior.posterior.REFITTED", 60)
+    monkeypatch.setattr(reweighted, "_MOST", 60)
+    monkeypatch.setattr(reweighted, "_FEWEST", 60)
     found = bmjax.posterior(X, y, supports=20, **options)
     assert float(found.support_probability.sum()) < 0.99
     np.testing.assert_allclose(found.probability, exact.probability, 0, 0.01)
