@@ -199,7 +199,8 @@ def _figures(report: Report) -> dict[str, str]:
     support = report.summary.support
     figures = {"kept": f"{np.count_nonzero(support)} of {_count(report.names)}"}
     figures |= {key: fact for key, fact in report.summary.facts.items() if key != "target"}
-    figures["status"] = bmjax.Status(int(result.status)).message
+    status = bmjax.Status(int(result.status))
+    figures["status"] = f"{status.name}: {status.message}"
     if selection is not None:
         stable = [
             name

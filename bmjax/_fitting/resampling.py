@@ -66,6 +66,15 @@ class StabilitySelection(NamedTuple):
     status: Any
     names: Names | None = None
 
+    def __repr__(self) -> str:
+        """One line."""
+        fits, k = np.shape(self.supports)
+        often = int(np.sum(np.asarray(self.stable)))
+        return (
+            f"<bmjax.StabilitySelection: {often} of {k} features kept by {self.threshold:.0%} or "
+            f"more of {fits} fits>"
+        )
+
 
 class Bootstrap(NamedTuple):
     """Fits to samples drawn with replacement.
@@ -103,6 +112,11 @@ class Bootstrap(NamedTuple):
     intercept: Float[np.ndarray, " resamples"]
     status: Any
     names: Names | None = None
+
+    def __repr__(self) -> str:
+        """One line."""
+        fits, k = np.shape(self.coef)
+        return f"<bmjax.Bootstrap: {fits} fits of {k} features, intervals of {self.level:.0%}>"
 
 
 @unwatched

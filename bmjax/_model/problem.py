@@ -291,8 +291,8 @@ class Status(IntEnum):
 _MESSAGES = {
     Status.RUNNING: "The fit has not ended.",
     Status.CONVERGED: (
-        "Converged: every parameter is within the tolerance of its fixed point, as far as the "
-        "floating-point type can tell."
+        "Every parameter is within the tolerance of its fixed point, as far as the floating-point "
+        "type can tell."
     ),
     Status.MAX_STEPS: (
         "Stopped at max_steps before it converged: features may still be on their way to being "

@@ -15,10 +15,8 @@ from jaxtyping import Bool, Float, Int
 from bmjax._checks import inputs, validate
 from bmjax._checks.arrays import floating_array
 from bmjax._checks.groups import Label
-from bmjax._model.groups import groups_of
 from bmjax._model.problem import Status
 from bmjax._results.names import Names, feature_names, in_order
-from bmjax._results.notes import collinearity_notes, level_notes, masked_rows_notes, zero_notes
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
 from bmjax._results.prediction import (
     check_digits,
@@ -28,7 +26,8 @@ from bmjax._results.prediction import (
     unit,
 )
 from bmjax._results.refit import RefitResult, half_width, refit
-from bmjax._results.summary import Summary, figure
+from bmjax._results.summarised import summary_of
+from bmjax._results.summary import Summary
 from bmjax._runtime.backend import Array
 from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.precision import full_precision
@@ -322,12 +321,12 @@ class Result:
         """
         away, mean = self._at(X)
         family: Any = self.family
-        if not self._has_units:
+        if not self.has_units:
             mean = family.mean(mean, self._by_masks(away))
         if not validate.flag("return_std", return_std):
             return mean
         uncertainty = self._uncertain("return_std")
-        if not self._has_units:
+        if not self.has_units:
             return mean, jnp.sqrt(mean * (1 - mean))
         directions = away
         if uncertainty.has_level:
@@ -371,7 +370,7 @@ class Result:
             ValueError: If a shape does not fit or a value of X is not finite.
         """
         left = self.residuals(X, y)
-        if self.family is None or not self._has_units:
+        if self.family is None or not self.has_units:
             return jnp.ones_like(left)
         by_masks = self._by_masks(self._at(X)[0])
         square = self.noise_precision[..., None] * (left**2 + by_masks)
@@ -379,7 +378,7 @@ class Result:
         return (degrees + 1) / (degrees + square)
 
     @property
-    def _has_units(self) -> bool:
+    def has_units(self) -> bool:
         """Whether y is a measurement, with noise, and not one of two outcomes."""
         return self.family is None or self.family.has_units
 
@@ -402,7 +401,7 @@ class Result:
 
     def _noise(self) -> float:
         """The standard deviation of the noise; of log-odds, which have none, one."""
-        return noise_deviation(self.noise_precision) if self._has_units else 1.0
+        return noise_deviation(self.noise_precision) if self.has_units else 1.0
 
     def _by_masks(self, away: jax.Array) -> jax.Array:
         """The variance that masks give the linear predictor of samples less the center."""
@@ -454,7 +453,7 @@ class Result:
             in_order(X, self.names),
             y,
             np.asarray(self.support),
-            intercept=self._has_intercept,
+            intercept=self.has_intercept,
             sample_weights=sample_weights,
             names=self.names,
         )
@@ -473,75 +472,7 @@ class Result:
             ValueError: If there are not k names, or this is a batch.
         """
         self._one_fit("summary")
-        names = self.feature_names(names)
-        status = Status(int(self.status))
-        support = np.asarray(self.support)
-        facts = {}
-        if self.names is not None and self.names.target is not None:
-            facts["target"] = self.names.target
-        if self.family is not None:
-            facts["family"] = self.family.name
-        if self._has_intercept:
-            error = None if self.uncertainty is None else float(self.intercept_standard_error)
-            facts["intercept"] = figure(float(self.intercept), error)
-            if error is not None:
-                facts["standard error of it"] = f"{error:.4g}"
-        if self.uncertainty is not None:
-            around = "" if self._has_intercept else " (around zero)"
-            share = f"R squared{around}"
-            if self.family is not None:
-                share = "R squared (rows weighted)" if self._has_units else "deviance explained"
-            facts[share] = f"{float(self.r_squared):.4f}"
-        facts |= self._noise_facts() | {
-            "bound": f"{float(self.bound):.6g} nats",
-            "iterations": f"{int(self.num_steps)}",
-            "status": f"{status.name}: {status.message}",
-        }
-        notes, errors, refitted, standardized = (), None, None, None
-        coef, inclusion = np.asarray(self.coef), np.asarray(self.inclusion)
-        groups = None if self.groups is None else groups_of(self.groups)
-        labels = None
-        if self.groups is not None:
-            labels = tuple("" if label is None else str(label) for label in self.groups)
-        if self.uncertainty is not None:
-            errors = np.asarray(self.uncertainty.standard_errors)
-            refitted = np.asarray(self.uncertainty.least_squares)
-            standardized = np.asarray(self.standardized)
-            features = np.asarray(self.uncertainty.features)
-            correlation = np.asarray(self.uncertainty.correlation, float)
-            intervals, apart = np.asarray(self.conf_int()), correlation
-            if groups is not None:  # of its columns it is known that they act together
-                alone = groups.size == 1
-                intervals = np.where(alone[:, None], intervals, np.nan)
-                apart = np.where(groups.same[np.minimum(features, len(names) - 1)], 0, correlation)
-            notes = collinearity_notes(names, support, features, apart)
-            notes += zero_notes(names, intervals)
-            notes += masked_rows_notes(names, support, coef, refitted, errors, inclusion)
-            if self.moments is not None:
-                notes = level_notes(support, features, correlation, self.moments) + notes
-        return Summary(
-            names=names,
-            coef=coef,
-            standard_errors=errors,
-            inclusion=inclusion,
-            support=support,
-            refit=refitted,
-            standardized=standardized,
-            odds=not self._has_units,
-            facts=facts,
-            notes=notes,
-            groups=labels,
-        )
-
-    def _noise_facts(self) -> dict[str, str]:
-        """What a summary says of the noise."""
-        deviation = f"{noise_deviation(self.noise_precision):.4g}"
-        if self.family is None:
-            return {"noise (standard deviation)": deviation}
-        if not self._has_units:
-            return {}
-        degrees = f"{float(self.family.degrees):.3g}"
-        return {"noise (scale)": deviation, "degrees of freedom": degrees}
+        return summary_of(self, self.feature_names(names))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fit to a file, for `bmjax.load` and `python -m bmjax predict`.
@@ -577,7 +508,7 @@ class Result:
         return feature_names(names, self.coef.shape[-1])
 
     @property
-    def _has_intercept(self) -> bool:
+    def has_intercept(self) -> bool:
         return self.with_intercept is not None and bool(np.all(self.with_intercept))
 
     def _one_fit(self, name: str) -> None:

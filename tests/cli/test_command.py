@@ -185,7 +185,7 @@ def test_file(capsys, write, table):
     slope, level = np.polyfit(table["a"], table["y"], 1)
     assert float(cells["a"][0]) == pytest.approx(slope, rel=0.02)
     assert float(figure(out, "intercept")) == pytest.approx(level, rel=0.02)
-    assert "Converged" in figure(out, "status")
+    assert "CONVERGED" in figure(out, "status")
 
 
 def test_precision_of_the_caller_neither_matters_nor_changes(capsys, write, table):

@@ -243,6 +243,8 @@ def test_names_of_a_frame_stay_with_the_result(data, result):
     halves = bmjax.stability_selection(frame, y, KEY, 2, initial_inclusion=0.5, unmasked=["age"])
     assert halves.names.features == tuple(columns)
     assert halves.frequencies[1] == 1
+    stable = int(halves.stable.sum())
+    assert f"{stable} of 4 features kept by 75% or more of 2 fits" in repr(halves)
 
 
 def test_names_of_polars(data, result):
