@@ -130,17 +130,18 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
     # A support that could not be judged stays as it was.
     ratio = np.exp(_relative(worth.log - found.log))
     ratio *= found.weight.sum() / (found.weight @ ratio)
-    after = found.weight * ratio
+    times = ratio if every else _truncated(ratio, found.weight)
+    after = found.weight * times
     here = _Supports(found.inside, slots, worth, after)
     lead = len(near.nuisance)
     mean = here.by_feature(worth.mean[:, lead:])
     variance = np.diagonal(worth.covariance, axis1=1, axis2=2)[:, lead:]
     spread = np.sqrt(np.maximum(here.by_feature(variance), 0))
-    probability = _probability(found, ratio)
+    probability = _probability(found, times)
     # The mean of the effect given that a feature acts, or by squared errors if no support has it.
-    times = probability / np.maximum(found.probability, 1e-300)
-    coef = found.coef * unit * times
-    square = (found.coef**2 + found.deviation**2) * unit**2 * times
+    relative = probability / np.maximum(found.probability, 1e-300)
+    coef = found.coef * unit * relative
+    square = (found.coef**2 + found.deviation**2) * unit**2 * relative
     present = after @ found.inside
     some = present > 0
     union, share = found.features[some], probability[found.features[some]] / present[some]
@@ -174,6 +175,17 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
         return _first(_at(whole, order), count)
     places, weight = few_of(after[order], count)
     return _at(whole, order[places])._replace(weight=weight)
+
+
+def _truncated(ratio: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Ratios of supports that chance has led to, none so large that it alone decides.
+
+    Reference:
+        Ionides, "Truncated importance sampling", Journal of Computational and Graphical Statistics
+        2008: at most the root of their number times their mean.
+    """
+    few = np.minimum(ratio, np.sqrt(len(ratio)))
+    return few * (weight.sum() / (weight @ few))
 
 
 def _probability(found: Found, ratio: np.ndarray) -> np.ndarray:
