@@ -36,6 +36,10 @@ def examples(count):
     return settings(profile, max_examples=count * _TIMES[_PROFILE])
 
 
+# Numbers that vary by their rounding alone are taken as constant, and a fit says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*varies by no more than the rounding")
+
+
 @dataclass(frozen=True)
 class Case:
     """What is compiled: one shape, type and set of options.
