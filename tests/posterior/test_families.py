@@ -197,6 +197,16 @@ def test_separated_outcomes_say_so_and_all_is_finite():
     assert "SEPARATED" in str(found.summary())
 
 
+@pytest.mark.parametrize("level", [0.0, 3.0])
+def test_a_constant_y_is_explained_already(level):
+    X, _ = design("student", 0, 30, [1.0, 0])
+    found = bmjax.posterior(X, np.full(30, level), intercept=True, family="student")
+    assert found.status == bmjax.Status.EXACT_FIT
+    np.testing.assert_array_equal(found.coef, 0)
+    np.testing.assert_allclose(found.intercept, level)
+    assert found.family.degrees == 4
+
+
 def test_outliers_do_not_choose_features():
     rng = np.random.default_rng(9)
     X = rng.normal(size=(150, 12))
