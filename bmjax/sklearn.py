@@ -31,7 +31,7 @@ def __dir__() -> list[str]:
 
 
 try:
-    from sklearn.base import ClassifierMixin, RegressorMixin
+    from sklearn.base import RegressorMixin
     from sklearn.utils.validation import validate_data as validate_data  # from version 1.6 on
 except ImportError as error:
     raise ModuleNotFoundError(
@@ -39,6 +39,7 @@ except ImportError as error:
     ) from error
 
 # scikit-learn is known to be there by now.
+from bmjax._fitting.estimator import TwoClasses  # noqa: E402
 from bmjax._fitting.selector import MaskingSelector  # noqa: E402
 from bmjax._posterior.estimator import (  # noqa: E402
     SupportPosteriorClassifier as SupportPosteriorClassifier,
@@ -192,7 +193,7 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
             return mean, np.asarray(result.predict(X, return_std=True)[1])
 
 
-class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
+class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
     """Sparse logistic regression of two classes, without shrinking the features that it keeps.
 
     `bmjax.fit` with `family="logistic"` and scikit-learn's manners; see there for what the
@@ -243,8 +244,6 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
         (0.76, (442, 2))
     """
 
-    classes_: NDArray[Any]
-
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -269,51 +268,10 @@ class BayesianMaskingClassifier(ClassifierMixin, MaskingSelector):
         self._fit(X, codes, sample_weight, family="logistic")
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.floating]:
-        """The log-odds of the second class at new samples, (m,), in the type of the fit.
-
-        Args:
-            X: (m, k) new samples.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
-        """
-        return self._predictor(self._new_samples(X))
-
-    def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """The probability of each class at new samples, (m, 2); see `bmjax.Result.predict`.
-
-        Args:
-            X: (m, k) new samples.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
-        """
-        X = self._new_samples(X)
+    def _chance(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The probability of the second class, as `bmjax.Result.predict` gives it."""
         result = self.result_
         by_masks = mask_variance_at(
             X - result.center, result.weights, result.inclusion, result.groups
         )
-        p = result.family.mean(self._predictor(X), by_masks)
-        return np.column_stack([1 - p, p])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The more probable class of new samples, (m,).
-
-        Args:
-            X: (m, k) new samples.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
-        """
-        second = self.decision_function(X) > 0  # first, since it says if there is no fit yet
-        return self.classes_[second.astype(int)]
-
-    def __sklearn_tags__(self) -> Any:
-        """Two classes, no more."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+        return result.family.mean(self._predictor(X), by_masks)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -96,6 +96,58 @@ class LinearSelector(SelectorMixin, BaseEstimator):
     def _get_support_mask(self) -> Any:
         check_is_fitted(self)
         return self.support_
+
+
+class TwoClasses(ClassifierMixin):
+    """What a classifier of two classes says of new samples, beside a `LinearSelector`."""
+
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: Any) -> NDArray[np.floating]:
+        """The log-odds of the second class at new samples, (m,), in the type of the fit.
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        own: Any = self
+        return own._predictor(own._new_samples(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """The probability of each class at new samples, (m, 2).
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        own: Any = self
+        p = own._chance(own._new_samples(X))
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more probable class of new samples, (m,).
+
+        Args:
+            X: (m, k) new samples.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X has not the columns of the fit.
+        """
+        second = self.decision_function(X) > 0  # first, since it says if there is no fit yet
+        return self.classes_[second.astype(int)]
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes, no more."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
 
 
 def distinct_rows(

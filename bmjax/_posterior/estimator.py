@@ -9,8 +9,9 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
+from bmjax._fitting.estimator import TwoClasses
 from bmjax._model.distributions import Student
 from bmjax._posterior.selector import PosteriorSelector
 
@@ -130,7 +131,7 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
             return mean, np.asarray(self.posterior_.predict(X, return_std=True)[1])
 
 
-class SupportPosteriorClassifier(ClassifierMixin, PosteriorSelector):
+class SupportPosteriorClassifier(TwoClasses, PosteriorSelector):
     """Logistic regression of two classes averaged over all choices of features.
 
     `bmjax.posterior` with `family="logistic"` and scikit-learn's manners; see there for what the
@@ -167,8 +168,6 @@ class SupportPosteriorClassifier(ClassifierMixin, PosteriorSelector):
         (0.76, (442, 2))
     """
 
-    classes_: NDArray[Any]
-
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Find the posterior.
 
@@ -189,48 +188,7 @@ class SupportPosteriorClassifier(ClassifierMixin, PosteriorSelector):
         self._find(X, codes, sample_weight, family="logistic")
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.floating]:
-        """The mean log-odds of the second class at new samples, (m,), in the type of the fit.
-
-        Args:
-            X: (m, k) new samples.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
-        """
-        return self._predictor(self._new_samples(X))
-
-    def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """The probability of each class at new samples, (m, 2); see `bmjax.Posterior.predict`.
-
-        Args:
-            X: (m, k) new samples.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
-        """
-        X = self._new_samples(X)
+    def _chance(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The probability of the second class, as `bmjax.Posterior.predict` gives it."""
         with jax.enable_x64(True):
-            p = np.asarray(self.posterior_.predict(X))
-        return np.column_stack([1 - p, p])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The more probable class of new samples, (m,).
-
-        Args:
-            X: (m, k) new samples.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
-        """
-        second = self.decision_function(X) > 0  # first, since it says if there is no fit yet
-        return self.classes_[second.astype(int)]
-
-    def __sklearn_tags__(self) -> Any:
-        """Two classes, no more."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+            return np.asarray(self.posterior_.predict(X))

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bmjax._posterior.prior import Evidence, evidence_for
+from bmjax._posterior.prior import Evidence, evidence_of, log_size_prior
 from bmjax._posterior.sums import Sums, sums_of
+from bmjax._selection.neighbours import most_features
 
 
 class Given(NamedTuple):
@@ -58,6 +59,8 @@ def judged_by(sums: Sums, precision: float | None) -> Squared:
         sums: Of the dataset.
         precision: One over the noise variance where it is known, or None.
     """
-    known = None if precision is None else precision * sums.y_scale**2
-    evidence, most = evidence_for(sums.freedom, sums.rows, len(sums.columns), known)
-    return Squared(sums, evidence, most)
+    free = len(sums.columns)
+    most = int(most_features(max(sums.rows, 0), free))
+    known = None if precision is None else np.asarray(precision * sums.y_scale**2)
+    log_size = log_size_prior(free, most, free + 1)
+    return Squared(sums, evidence_of(np.asarray(sums.freedom), log_size, known), most)

@@ -68,9 +68,8 @@ class SupportPosterior(NamedTuple):
 
     def slopes(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The gradient, and the curvature."""
-        design, z = self.design, self._scaled(theta)
-        once, twice, _ = design.family.derivatives(z, self._predicted(theta))
-        once, twice = design.counts * once, design.counts * twice
+        design = self.design
+        z, once, twice = self._derivatives(theta)
         gradient = np.concatenate([np.zeros((len(theta), 1)), self._by_effect(once)], axis=1)
         bend = self._whole(-twice)
         if design.free_scale:
@@ -82,11 +81,9 @@ class SupportPosterior(NamedTuple):
 
     def rounded(self, theta: np.ndarray) -> np.ndarray:
         """A curvature that is sure to be positive, for where the likelihood's own is not."""
-        design, z = self.design, self._scaled(theta)
-        once, twice, _ = design.family.derivatives(z, self._predicted(theta))
-        once, twice = design.counts * once, design.counts * twice
+        z, once, twice = self._derivatives(theta)
         bend = self._whole(np.abs(twice))
-        if design.free_scale:
+        if self.design.free_scale:
             bend[:, 0, 0] = np.abs(np.sum(once * z - twice * z**2, axis=1))
         return bend + self.prior
 
@@ -106,6 +103,12 @@ class SupportPosterior(NamedTuple):
             by_scale = (thrice * z * variance + 2 * bent * cross + last * own) @ design.counts
         slope = np.concatenate([by_scale[:, None], self._by_effect(design.counts * by_eta)], axis=1)
         return 0.5 * np.einsum("tij,tj->ti", covariance, slope)
+
+    def _derivatives(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Y in units of the scale, first and second derivatives in the predictor, rows counted."""
+        z, counts = self._scaled(theta), self.design.counts
+        once, twice, _ = self.design.family.derivatives(z, self._predicted(theta))
+        return z, counts * once, counts * twice
 
     def _scaled(self, theta: np.ndarray) -> np.ndarray:
         """Y in units of the scale."""

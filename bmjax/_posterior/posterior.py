@@ -282,9 +282,10 @@ def _near(family: Family | None, given: Given) -> Squared | Reference:
     """The squared errors by which the supports of a dataset are found."""
     if family is None:
         return squared(given)
-    plain = squared(given if family.has_units else given._replace(precision=1.0))
-    # Also where what is always in explains a measured y, of which nothing is left to scale.
-    if not given.finite or (family.has_units and plain.sums.y_scale == 0):
+    if not given.finite:
+        return squared(given if family.has_units else given._replace(precision=1.0))
+    # Where what is always in explains a measured y, nothing of it is left to scale.
+    if family.has_units and (plain := squared(given)).sums.y_scale == 0:
         return plain
     return reference(family, given)
 

@@ -25,7 +25,6 @@ import scipy.special
 from jaxtyping import Float, Int
 
 from bmjax._runtime.backend import Array
-from bmjax._selection.neighbours import most_features
 
 _WIDTHS = 32
 _LOG_WIDEST = 9.0  # of g over n, where a feature is charged log(n)/2 and 4.5 nats more
@@ -122,22 +121,6 @@ def evidence_of(
     log_width -= scipy.special.logsumexp(log_width, axis=-1, keepdims=True)
     log_size = np.broadcast_to(log_size, (*freedom.shape, log_size.shape[-1]))
     return Evidence(freedom, np.exp(log_g), log_width, log_size, precision)
-
-
-def evidence_for(
-    freedom: float, rows: int, free: int, precision: float | None
-) -> tuple[Evidence, int]:
-    """The evidence of one dataset, and how many features a support may have at most.
-
-    Args:
-        freedom: Samples less what is projected out.
-        rows: Distinct rows that count, less what is projected out.
-        free: Features that may be in or not.
-        precision: Known noise precision times y'y, or None.
-    """
-    most = int(most_features(max(rows, 0), free))
-    known = None if precision is None else np.asarray(precision)
-    return evidence_of(np.asarray(freedom), log_size_prior(free, most, free + 1), known), most
 
 
 def judged(evidence: Evidence, share: Float[Array, "*s"], size: Int[Array, "*s"]) -> Judged:

@@ -131,13 +131,14 @@ def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
         at: The place.
     """
     problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
+    nowhere = _nowhere(family, given)
     still = np.zeros_like(at.predictor)
     noise = np.asarray(np.exp(-2 * at.log_scale))
     settled = family.settled_at(problem, at.predictor, still, noise)
     if family.has_units:
         parabola = settled.local(problem, at.predictor, still, noise)
     else:
-        parabola = _through(settled, given.y, at.predictor, _nowhere(family, given).predictor)
+        parabola = _through(settled, given.y, at.predictor, nowhere.predictor)
     counts = given.counts * parabola.weight
     sums = sums_of(given.X, parabola.target, counts, intercept=given.intercept, always=given.always)
     sums = sums._replace(freedom=plain.freedom)
@@ -149,7 +150,7 @@ def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
     level = np.ones((int(given.intercept), len(given.y)))
     nuisance = np.concatenate([level, basis])
     begin = np.zeros(len(nuisance))
-    begin[: len(level)] = _nowhere(family, given).predictor[0]
+    begin[: len(level)] = nowhere.predictor[0]
     return Reference(
         squared=judged_by(sums, given.precision if family.has_units else 1.0),
         family=settled,

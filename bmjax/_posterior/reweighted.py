@@ -32,13 +32,13 @@ class _Supports(NamedTuple):
         inside: (t, u) their features.
         slots: (t, m) numbers of the same, u in empty slots.
         worth: What each is worth, effects by slot.
-        weight: (t,) probability of each.
+        share: (t,) of each, one in all.
     """
 
     inside: np.ndarray
     slots: np.ndarray
     worth: Worth
-    weight: np.ndarray
+    share: np.ndarray
 
     def by_feature(self, values: np.ndarray) -> np.ndarray:
         """Values (t, m) by slot as (t, u) by feature."""
@@ -50,10 +50,10 @@ class _Supports(NamedTuple):
     def total(self, values: np.ndarray) -> np.ndarray:
         """The mean of values (t, ..., m) by slot over the supports, as (..., u) by feature."""
         t, u = self.inside.shape
-        weighted = np.moveaxis(values * self.weight.reshape(t, *[1] * (values.ndim - 1)), -1, 1)
+        weighted = np.moveaxis(values * self.share.reshape(t, *[1] * (values.ndim - 1)), -1, 1)
         whole = np.zeros((u + 1, *weighted.shape[2:]))
         np.add.at(whole, self.slots, weighted)
-        return np.moveaxis(whole[:u], 0, -1) / self.weight.sum()
+        return np.moveaxis(whole[:u], 0, -1)
 
 
 def judged(rows: int) -> int:
@@ -75,8 +75,10 @@ def chains_reweighted(
     """
     fewest = plan._replace(max_steps=0)
     pilot = found_by_chains(*near.squared, words, fewest, count, report)
-    squares = _tilted(pilot, near)
-    by_both = reweighted(pilot, near, count, plan.tolerance).error
+    _, worth = _judged(pilot, near)
+    squares = _tilted(pilot, worth, near)
+    ratio = _ratio(pilot, worth)
+    by_both = _error(pilot, ratio, _probability(pilot, _truncated(ratio, pilot.weight)))
     share = np.max(pilot.error, initial=0) / max(np.max(by_both, initial=0), 1e-12)
     allowed = plan.tolerance * float(np.clip(share, 0.3, _OF_CHAINS))
     while True:
@@ -89,16 +91,16 @@ def chains_reweighted(
         allowed *= min(_SHORTER, plan.tolerance / worst)
 
 
-def _tilted(found: Found, near: Reference) -> Squared:
+def _tilted(found: Found, worth: Worth, near: Reference) -> Squared:
     """Squared errors with a prior of sizes by which they come closer to the likelihood.
 
     By squared errors made at one point, features beyond those that act fit better than they do.
 
     Args:
         found: What a few steps of chains find by squared errors.
-        near: These, and the likelihood.
+        worth: What its supports are worth by the likelihood.
+        near: The squared errors.
     """
-    _, worth = _judged(found, near)
     good = np.isfinite(worth.log)
     weight, away = found.weight[good], (worth.log - found.log)[good]
     size = found.inside.sum(axis=1)[good].astype(float)
@@ -127,12 +129,10 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
         left = found.weight.sum() - np.cumsum(found.weight)
         found = _first(found, int(np.argmax(left <= _NEGLIGIBLE)) + 1)
     slots, worth = _judged(found, near)
-    # A support that could not be judged stays as it was.
-    ratio = np.exp(_relative(worth.log - found.log))
-    ratio *= found.weight.sum() / (found.weight @ ratio)
+    ratio = _ratio(found, worth)
     times = ratio if every else _truncated(ratio, found.weight)
     after = found.weight * times
-    here = _Supports(found.inside, slots, worth, after)
+    here = _Supports(found.inside, slots, worth, after / after.sum())
     lead = len(near.nuisance)
     mean = here.by_feature(worth.mean[:, lead:])
     variance = np.diagonal(worth.covariance, axis1=1, axis2=2)[:, lead:]
@@ -160,7 +160,7 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
         error=error,
         coef=coef,
         deviation=np.sqrt(np.maximum(square - coef**2, 0)),
-        noise=float(after @ worth.noise / after.sum()),
+        noise=float(here.share @ worth.noise),
         size=np.maximum(size, 0) / np.maximum(size, 0).sum(),
         weight=after,
         mean=mean,
@@ -230,13 +230,16 @@ def _at(found: Found, places: np.ndarray) -> Found:
     return found._replace(**{name: getattr(found, name)[places] for name in of_each})
 
 
-def _relative(log: np.ndarray) -> np.ndarray:
-    """Logarithms of ratios less the largest; where one is not a number, their median."""
+def _ratio(found: Found, worth: Worth) -> np.ndarray:
+    """Of evidence by the likelihood to that by squared errors, one in the mean of the supports.
+
+    A support that could not be judged gets the median.
+    """
+    log = worth.log - found.log
     good = np.isfinite(log)
-    if not good.any():
-        return np.zeros_like(log)
-    log = np.where(good, log, np.median(log[good]))
-    return log - np.max(log)
+    log = np.where(good, log, np.median(log[good]) if good.any() else 0)
+    ratio = np.exp(log - np.max(log))
+    return ratio * (found.weight.sum() / (found.weight @ ratio))
 
 
 def _judged(found: Found, near: Reference) -> tuple[np.ndarray, Worth]:
@@ -258,9 +261,8 @@ def _covariance(here: _Supports, lead: int) -> np.ndarray:
     square = here.worth.covariance[:, lead:, lead:] + mean[:, :, None] * mean[:, None, :]
     u = here.inside.shape[1]
     second = np.zeros((u + 1, u + 1))
-    share = here.weight / here.weight.sum()
     np.add.at(
-        second, (here.slots[:, :, None], here.slots[:, None, :]), share[:, None, None] * square
+        second, (here.slots[:, :, None], here.slots[:, None, :]), here.share[:, None, None] * square
     )
     average = here.total(mean)
     return second[:u, :u] - np.outer(average, average)
@@ -268,7 +270,7 @@ def _covariance(here: _Supports, lead: int) -> np.ndarray:
 
 def _held(here: _Supports, near: Reference) -> Held:
     """The effects of the level and of what is always in."""
-    lead, share = len(near.nuisance), here.weight / here.weight.sum()
+    lead, share = len(near.nuisance), here.share
     mean, covariance = here.worth.mean, here.worth.covariance
     average = share @ mean[:, :lead]
     away = mean[:, :lead] - average

@@ -509,6 +509,7 @@ class Result:
 
     @property
     def has_intercept(self) -> bool:
+        """Whether the level of y was fitted."""
         return self.with_intercept is not None and bool(np.all(self.with_intercept))
 
     def _one_fit(self, name: str) -> None:
