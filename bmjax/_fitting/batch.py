@@ -1,10 +1,10 @@
-"""`fit_batch`: many datasets, each ending on its own.
+"""`fit_batch`: many datasets, each ending independently of the others.
 
 On a CPU, datasets run one after another, or a few side by side where they are tiny, and chunks of
 them go to all cores from host threads, because inside a compiled loop XLA runs on one. On an
-accelerator one wide pool of lanes is kept full. With a mesh every device works off its own share
-of a chunk. Either way memory is bounded by a chunk, whatever the number of datasets, and the inputs
-may be larger than the device.
+accelerator one wide pool of lanes is kept full. With a mesh every device fits its own share of a
+chunk. Either way memory is bounded by a chunk, however many datasets there are, and the inputs may
+be larger than the device's memory.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from bmjax._runtime.programs import PROGRAMS
 from bmjax._runtime.threads import cores
 from bmjax._selection.starts import Point, Room
 
-# Lanes side by side share the overhead of a kernel, which rules below some 20 kB a dataset; above
-# it one dataset after another is faster, in cache and without batched products (measured).
+# Lanes side by side share the overhead of a kernel, which dominates below some 20 kB a dataset;
+# above that one dataset after another is faster, in cache and without batched products (measured).
 _LANES_BYTES = 2**16
-_CHUNK = 2**26  # bytes of input that travel to the device at once
-_PAYS = 2**18  # bytes of input from which on a call costs little beside the fits it makes
+_CHUNK = 2**26  # most bytes of input that are sent to the device at once
+_PAYS = 2**18  # bytes of input above which the overhead of a call is small beside its fits
 _ACCELERATOR_LANES = 512
-# Features up to which every feature has a slot, and starts are found in the same program as fits.
+# Up to this many features each has a slot, and starts are found in the same program as the fits.
 _TOGETHER = 16
 
 
@@ -69,29 +69,29 @@ def fit_batch(
 ) -> Result:
     """Fit many datasets of one shape, each as `fit` would fit it.
 
-    Datasets end on their own and no lane waits for another, which makes this several times
-    faster than `jax.vmap(fit)`. A dataset with NaN or infinite entries is not refused: it gets
-    the status `NON_FINITE` and leaves the others as they are. Not for use inside `jit`.
+    Datasets end independently and no lane waits for another, which makes this several times faster
+    than `jax.vmap(fit)`. A dataset with NaN or infinite entries is not refused: it gets the status
+    `NON_FINITE` and does not affect the others. Cannot be used inside `jit`.
 
     Args:
         X: (b, n, k) features of each dataset, or (n, k) shared by all. NumPy arrays stay on the
-            host and travel in chunks, so they may be larger than the device's memory. Or a list
-            of (n_i, k), datasets of different length, with y and `sample_weights` lists as well:
-            they are filled up with rows that do not count to a few lengths, each a compilation.
-            The column names of frames, those of the first, stay with the result.
-        y: (b, n) targets; (n,) for all datasets if these differ by `sample_weights` of (b, n).
-        sample_weights: As for `fit`, (b, n), or (n,) for all datasets. Rows of weight zero make
-            datasets of different length one batch.
+            host and are sent in chunks, so they may be larger than the device's memory. Or a list
+            of (n_i, k) datasets of different lengths, with y and `sample_weights` as lists too:
+            they are padded with rows of weight zero to a few lengths, each a compilation. Of
+            frames, the column names of the first stay with the result.
+        y: (b, n) targets; or (n,) shared by all datasets if `sample_weights` is (b, n).
+        sample_weights: As for `fit`, (b, n), or (n,) for all datasets. With rows of weight zero,
+            datasets of different lengths can form one batch.
         options: The options of a fit, by name, the same for all datasets.
-        uncertainty: As for `fit`, but off by default: k x k numbers a dataset.
-        width: Lanes side by side. Default: on a CPU 1, or more where a dataset is tiny; 512
+        uncertainty: As for `fit`, but off by default, since it takes k x k numbers a dataset.
+        width: Number of lanes side by side. Default: on a CPU 1, or more if a dataset is tiny; 512
             elsewhere.
-        mesh: Devices to spread the datasets over, whatever its axes. With several processes each
-            makes the same call with the same arguments, and has the whole result. Default: one
-            device, on a CPU all of its cores.
+        mesh: Devices to spread the datasets over, of any axes. With several processes each makes
+            the same call with the same arguments, and has the whole result. Default: one device,
+            with all cores if it is a CPU.
 
     Returns:
-        The fits, with a leading axis of b. `lane_steps` says what they cost.
+        The fits, with a leading axis of b. `lane_steps` counts the steps that they cost.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -145,7 +145,7 @@ def _of_one_length(
     devices = 1 if over is None else over.size
     on_cpu = (jax.devices() if over is None else over.devices.ravel())[0].platform == "cpu"
     workers = cores() if on_cpu and over is None else 1
-    # One chunk at a time is dealt out to all devices of a mesh, so each needs one of its own.
+    # One chunk at a time is dealt out to all devices of a mesh, so each needs a share of its own.
     cut = _cut(-(-b // devices), n * k * dtype.itemsize, workers, on_cpu, width, given.plan)
     if on_cpu and cut.width > 1 and _lanes_that_pay(n * k * dtype.itemsize) < 2:
         # XLA splits batched products of this size between its own threads, and two host threads
@@ -166,7 +166,7 @@ def _of_one_length(
         features = jnp.asarray(features, dtype)
     outputs = Outputs(validate.flag("uncertainty", uncertainty))
     settings = settings_of(given, room_of(n, k, given), outputs)
-    # Where few of many features are kept, the starts are found first, to see how many are.
+    # With many features the starts are found first, to see how many slots the fits need.
     apart = over is None and given.plan.dense == 0 and settings.room.fit > _TOGETHER
     inherited = threads.Settings.here()
 
@@ -214,7 +214,7 @@ def _of_one_length(
 
 
 def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
-    """Where the fits of a chunk start, and settings with as few slots as they need."""
+    """The starts of the fits of a chunk, and the settings with as few slots as those need."""
     room = settings.room
     most = room.search
 
@@ -232,21 +232,21 @@ def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
 
 
 class _Cut(NamedTuple):
-    """How a batch is cut up: datasets a chunk, and lanes side by side in it."""
+    """The division of a batch: the number of datasets a chunk, and of lanes side by side in it."""
 
     size: int
     width: int
 
 
 def _lanes_that_pay(dataset_bytes: int) -> int:
-    """How many lanes side by side pay on a CPU; each works on X, the masks and their product."""
+    """The number of lanes that pay on a CPU; each works on X, the mask means and their product."""
     return _LANES_BYTES // (3 * dataset_bytes)
 
 
 def _cut(
     b: int, dataset_bytes: int, workers: int, on_cpu: bool, width: int | None, plan: Plan
 ) -> _Cut:
-    """Chunks of a power of two, so that few shapes are ever compiled."""
+    """The cut of a batch; a chunk is a power of two, so that few shapes are ever compiled."""
     if width is not None:
         width = validate.count("width", width, low=1)
     elif on_cpu and plan.fits > 1:
@@ -255,8 +255,8 @@ def _cut(
         width = min(max(_lanes_that_pay(dataset_bytes), 1), 32)
     else:
         width = _ACCELERATOR_LANES
-    # A pool of lanes wastes steps only at its end, so it gets one long chunk a worker. Datasets one
-    # by one get chunks as short as pays, so that no worker waits long for another's last.
+    # A pool of lanes wastes steps only at its end, so each worker gets one long chunk. Datasets one
+    # by one get chunks as short as pays, so that no worker waits long for another's last chunk.
     fair = -(-b // workers)
     size = 1 << (max(fair, 1) - 1).bit_length()
     if width == 1 and workers > 1:

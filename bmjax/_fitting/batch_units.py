@@ -1,8 +1,8 @@
-"""Datasets of a batch brought near zero in float64, before they become float32.
+"""Subtract the means of a batch's datasets in float64, before they become float32.
 
-Years, prices and timestamps have no digits left for what varies of them once they are float32. So
-what they vary around is taken off on the host, where they come in more digits than the fit has; the
-fit centres the rest by itself.
+In float32, years, prices and timestamps have no digits left for their variation. So their means are
+subtracted on the host, where the values have more digits than the fit will use; the fit then
+centres what remains.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from bmjax._results.result import Result
 
 
 def taken(values: Any, rows: np.ndarray, dtype: Any) -> Any:
-    """Some datasets, in the type they are fitted in, where they lie."""
+    """Some of the datasets, cast to the type of the fit, on the host or device that holds them."""
     if isinstance(values, jax.Array):
         return values[rows].astype(dtype)
     with np.errstate(over="ignore"):
@@ -24,13 +24,13 @@ def taken(values: Any, rows: np.ndarray, dtype: Any) -> Any:
 def near_zero(
     values: Any, dtype: Any, rows: Any = None, counts: Any = None, *, movable: bool
 ) -> tuple[Any, np.ndarray | None]:
-    """Values around their mean over samples, and that mean; as they are where no digit is lost.
+    """Values minus their mean over samples, and that mean; unchanged and None if no digit is lost.
 
     Args:
         values: X, (b, n, k) or (n, k) of all datasets, or y (b, n).
         dtype: The type that they are fitted in.
-        rows: The datasets to take; None where all share X.
-        counts: (b, n) how often each sample counts; one that does not may hold anything.
+        rows: The numbers of the datasets to take; None if `values` is an X that all datasets share.
+        counts: (b, n) how often each sample counts; a sample of count zero may hold anything.
         movable: Whether the fit does not depend on the means.
     """
     if isinstance(values, jax.Array) or not movable or values.dtype.itemsize <= dtype.itemsize:
@@ -44,18 +44,18 @@ def near_zero(
         present = present.reshape(present.shape + (1,) * (chosen.ndim - present.ndim))
         total = np.where(present > 0, chosen, 0).sum(axis=axis)
         mean = total / np.maximum(present.sum(axis=axis), 1)
-        # A dataset that is not finite is left to its status.
+        # A dataset with values that are not finite is reported by its status.
         mean = np.where(np.isfinite(mean), mean, 0)
         return (chosen - np.expand_dims(mean, axis)).astype(dtype), mean
 
 
 def put_back(result: Result, off_X: np.ndarray | None, off_y: np.ndarray | None) -> Result:
-    """Results about the data as they came, in NumPy arrays.
+    """Results for the data as given, from the results for data minus their means, in NumPy arrays.
 
     Args:
-        result: Fits of data from which something was taken off.
-        off_X: (b, k) or (k,) what was taken off the columns, or None.
-        off_y: (b,) what was taken off y, or None.
+        result: Fits of the data minus their means.
+        off_X: (b, k) or (k,) the means subtracted from the columns, or None.
+        off_y: (b,) the means subtracted from y, or None.
     """
     intercept, dtype = result.intercept.astype(np.float64), result.intercept.dtype
     if off_y is not None:

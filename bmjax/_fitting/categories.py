@@ -1,7 +1,8 @@
-"""Columns of a pandas frame that hold categories: a 0/1 column for each level but the first.
+"""Encoding of the categorical columns of a pandas frame: a 0/1 column for each level but the first.
 
-The columns of one are a group. Scikit-learn checks the frame with numbers of levels in the place of
-the levels, so that features are counted and named as in X; only then do the numbers become columns.
+The 0/1 columns of a categorical column are a group. Scikit-learn checks the frame with each level
+replaced by its number, so that features are counted and named as in X; only then are the numbers
+expanded to columns.
 """
 
 from collections.abc import Sequence
@@ -12,22 +13,22 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Encoding(NamedTuple):
-    """How the columns of a frame become those of a fit.
+    """The mapping from the columns of a frame to those of a fit.
 
     Attributes:
-        levels: Of each column of X its levels in order, None if it holds numbers.
+        levels: The levels of each column of X in order, None for a column of numbers.
     """
 
     levels: tuple[Sequence[Any] | None, ...]
 
     @property
     def origin(self) -> NDArray[np.intp]:
-        """The column of X that each column of the fit is of."""
+        """The number of the column of X that each column of the fit comes from."""
         widths = [1 if own is None else len(own) - 1 for own in self.levels]
         return np.repeat(np.arange(len(widths)), widths)
 
     def coded(self, X: Any) -> Any:
-        """The frame with numbers of levels for categories, NaN where a value is missing.
+        """The frame with each level replaced by its number, NaN where a value is missing.
 
         Raises:
             ValueError: If a column holds a value that is none of its levels.
@@ -48,7 +49,7 @@ class Encoding(NamedTuple):
         return X
 
     def expanded(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The columns of the fit, from checked ones with numbers of levels."""
+        """The columns of the fit, from checked columns that hold the numbers of the levels."""
         parts = [
             X[:, [j]] if own is None else (X[:, [j]] == np.arange(1, len(own))).astype(X.dtype)
             for j, own in enumerate(self.levels)
@@ -63,7 +64,7 @@ class Encoding(NamedTuple):
         return tuple(named)
 
     def labels(self, features: Sequence[str], groups: Any) -> list[Any]:
-        """The group of each column of the fit, given labels of the columns of X or None."""
+        """The group label of each column of the fit, from those of the columns of X or None."""
         labels = list(groups) if groups is not None else [None] * len(features)
         if len(labels) != len(features):
             return labels  # for `fit` to refuse
@@ -74,13 +75,13 @@ class Encoding(NamedTuple):
         return [parted[j] for j in self.origin]
 
     def by_feature(self, values: ArrayLike) -> Any:
-        """What is given for each column of X, for each column of the fit; other things as given."""
+        """Values by column of X, repeated by column of the fit; other values unchanged."""
         if np.shape(values)[-1:] != (len(self.levels),):
             return values
         return np.asarray(values)[..., self.origin]
 
     def chosen(self, features: Any) -> Any:
-        """Columns of X, as booleans or numbers, as booleans over the columns of the fit."""
+        """Chosen columns of X, as booleans or numbers, as booleans over the columns of the fit."""
         array, k = np.asarray(features), len(self.levels)
         if array.dtype != bool:
             if array.dtype.kind not in "iu" or not ((array >= -k) & (array < k)).all():
@@ -90,10 +91,10 @@ class Encoding(NamedTuple):
 
 
 def encoding_of(X: Any) -> Encoding | None:
-    """How the columns of categories of a pandas frame are to be encoded; None if it has none.
+    """The encoding of the categorical columns of a pandas frame; None if it has none.
 
     Raises:
-        ValueError: If one has a single level.
+        ValueError: If a categorical column has fewer than two levels.
     """
     if type(X).__module__.partition(".")[0] != "pandas" or not hasattr(X, "columns"):
         return None
@@ -109,5 +110,5 @@ def encoding_of(X: Any) -> Encoding | None:
 
 
 def dummy_name(name: str, level: Any) -> str:
-    """The name of the column of a level."""
+    """The name of the 0/1 column of a level."""
     return f"{name}={level}"

@@ -1,4 +1,4 @@
-"""One dataset in the units of the fit: how much room it needs, and its fits from their starts."""
+"""One dataset in the units of the fit: the slots it needs, and its fits from their starts."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 
 class Outputs(NamedTuple):
-    """The extra outputs that were asked of a fit, a static argument.
+    """The optional outputs of a fit, a static argument.
 
     Attributes:
-        uncertainty: Whether to find the covariance of the effects.
-        history_length: Steps of the solver to keep a record of, None for no record.
+        uncertainty: Whether to compute the covariance of the effects.
+        history_length: Number of solver steps to record, None for no record.
     """
 
     uncertainty: bool
@@ -39,14 +39,14 @@ class Outputs(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """All that is compiled into a fit, a static argument.
+    """Everything that is compiled into a fit, a static argument.
 
     Attributes:
-        solver: How to step.
-        plan: How many fits a dataset gets.
-        frame: How a dataset is brought into the form that is fitted.
-        room: How many features there is room for.
-        outputs: The extra outputs that were asked of the fit.
+        solver: The solver, which makes the steps.
+        plan: The number of starts and moves, and the criterion that ranks fits.
+        frame: Whether to add an intercept and whether to scale.
+        room: The numbers of slots for the search and for the fits.
+        outputs: The optional outputs.
     """
 
     solver: Solver
@@ -57,18 +57,18 @@ class Settings(NamedTuple):
 
 
 def settings_of(given: Checked, room: Room, outputs: Outputs) -> Settings:
-    """The settings of checked arguments."""
+    """The settings that follow from checked arguments, the room and the outputs."""
     return Settings(given.solver, given.plan, given.frame, room, outputs)
 
 
 def told(result: Result, names: Names | None, given: Checked) -> Result:
-    """A result that knows what its features are called and how they are grouped."""
+    """The result with the names of its features and the labels of their groups."""
     result = named(result, names)
     return result if given.labels is None else result._replace(groups=given.labels)
 
 
 def room_of(n: int, k: int, given: Checked) -> Room:
-    """The room of a fit whose values cannot be looked at: as much as it may need."""
+    """The room of a fit whose values cannot be inspected: as many slots as it may need."""
     width = k + int(given.frame.intercept)
     if n > width or given.plan.dense:
         return Room(n > width, width, width)
@@ -77,14 +77,14 @@ def room_of(n: int, k: int, given: Checked) -> Room:
 
 
 def always_in(given: Checked, k: int) -> int:
-    """How many features are never masked, all of them where that cannot be looked at."""
+    """The number of features that are never masked; k if the values of `unmasked` are traced."""
     unmasked = given.options.unmasked
     chosen = 0 if unmasked is None else int(np.sum(unmasked)) if inputs.at_hand(unmasked) else k
     return chosen + int(given.frame.intercept)
 
 
 def slots_to_move(options: Options, plan: Plan) -> int:
-    """How many slots the moves after the starts may need, each for a feature or a group of them."""
+    """The number of slots that the moves may need; each move adds a feature or a group of them."""
     widest = 1
     if options.groups is not None and options.groups.members is not None:
         widest = options.groups.members.shape[1]
@@ -94,16 +94,16 @@ def slots_to_move(options: Options, plan: Plan) -> int:
 def with_room(
     find: Callable[[Room], tuple[T, Bool[Array, "..."]]], room: Room, most: int
 ) -> tuple[T, Room]:
-    """Run a search again with more slots until it has enough of them.
+    """Run a search, and again with more slots for as long as it runs out of them.
 
     Args:
-        find: The search. It returns its findings and whether it ran out of slots (for each
-            dataset, if there are several).
-        room: Room to begin with.
-        most: The largest number of slots that could be of use.
+        find: The search. It returns its findings and whether it ran out of slots, a boolean or one
+            for each dataset.
+        room: The room for the first run.
+        most: The largest number of slots that the search could fill.
 
     Returns:
-        The findings, and the room that they needed.
+        The findings, and the room that the last run had.
     """
     found, full = find(room)
     while np.any(full) and room.search < most:
@@ -115,14 +115,14 @@ def with_room(
 def best_of_all(
     problem: Problem, options: Options, settings: Settings, starts: Point
 ) -> tuple[End, Result]:
-    """The best fit of a dataset, and what is reported of it, both in the units of the fit."""
+    """The best fit of a dataset and the result that reports it, both in the units of the fit."""
     fitter = InMemory(problem, options, settings.solver, settings.outputs.history_length)
     end, record = best_fit(fitter, settings.plan, starts, settings.room.fit)
     return end, reported(problem, end, record, settings.outputs)
 
 
 def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Result:
-    """The report on a dataset's best fit, with the covariance of the effects if asked for."""
+    """The result of a dataset's best fit, with the covariance of its effects if requested."""
     certain, state, features = None, end.outcome.state, end.features
     if outputs.uncertainty:
         near = informed(problem, features, state)
@@ -134,12 +134,12 @@ def reported(problem: Problem, end: End, record: Starts, outputs: Outputs) -> Re
 
 
 def _of_family(part: Problem, state: State, result: Result) -> Result:
-    """A result with what there is to say otherwise where y is not Gaussian.
+    """The result of a fit that is not Gaussian, with the R^2, sizes and parameters of its family.
 
     Args:
-        part: The features that the state is about.
+        part: The problem, restricted to the features of the state.
         state: The fitted state.
-        result: What is said of it as of a Gaussian fit.
+        result: The result as computed for a Gaussian fit.
     """
     family, certain = part.family, result.uncertainty
     if certain is not None:

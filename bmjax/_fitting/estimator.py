@@ -1,4 +1,4 @@
-"""The base of the estimators of `bmjax.sklearn`: checks of data, and distinct rows."""
+"""The base of the estimators of `bmjax.sklearn`: checks of the data, and their distinct rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bmjax._results.names import Names, numbers_of
 
 
 class LinearSelector(SelectorMixin, BaseEstimator):
-    """A linear model that passes on the features of `support_`."""
+    """A linear model that, as a transformer, selects the features of `support_`."""
 
     coef_: NDArray[np.floating]
     support_: NDArray[np.bool_]
@@ -28,7 +28,7 @@ class LinearSelector(SelectorMixin, BaseEstimator):
     _encoding: Encoding | None
 
     def _encoded(self, X: Any) -> Any:
-        """X to fit, numbers of levels in the place of categories; how, is kept."""
+        """X with each category replaced by its number; the encoding is kept for new samples."""
         self._encoding = encoding_of(X)
         return X if self._encoding is None else self._encoding.coded(X)
 
@@ -47,7 +47,7 @@ class LinearSelector(SelectorMixin, BaseEstimator):
         return chosen if self._encoding is None else self._encoding.chosen(chosen)
 
     def _training_data(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """X and y to fit, float32 or float64 as X is."""
+        """The columns to fit and y, in float32 or float64, as X is."""
         X = self._encoded(X)
         arrays.refuse_disguised("X", X)
         arrays.refuse_disguised("y", y)
@@ -59,7 +59,7 @@ class LinearSelector(SelectorMixin, BaseEstimator):
     def _labelled_data(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[NDArray[np.floating], NDArray[Any], NDArray[np.floating]]:
-        """X to fit, float32 or float64 as it is, the two classes of y, and y as 0 and 1."""
+        """The columns to fit, in float32 or float64 as X is, the two classes, and y as 0 and 1."""
         X = self._encoded(X)
         arrays.refuse_disguised("X", X)
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=2)
@@ -79,7 +79,7 @@ class LinearSelector(SelectorMixin, BaseEstimator):
         return self._columns(X), classes, codes.astype(X.dtype)
 
     def _new_samples(self, X: Any) -> NDArray[np.floating]:
-        """New samples, in the type of the fit."""
+        """The columns of the fit at new samples, in the type of the fit."""
         check_is_fitted(self)
         if self._encoding is not None:
             if not hasattr(X, "iloc"):
@@ -99,7 +99,7 @@ class LinearSelector(SelectorMixin, BaseEstimator):
 
 
 class TwoClasses(ClassifierMixin):
-    """What a classifier of two classes says of new samples, beside a `LinearSelector`."""
+    """Predictions of a classifier with two classes, a mixin for a `LinearSelector`."""
 
     classes_: NDArray[Any]
 
@@ -111,7 +111,7 @@ class TwoClasses(ClassifierMixin):
 
         Raises:
             sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
+            ValueError: If X does not have the columns of the fit.
         """
         own: Any = self
         return own._predictor(own._new_samples(X))
@@ -124,7 +124,7 @@ class TwoClasses(ClassifierMixin):
 
         Raises:
             sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
+            ValueError: If X does not have the columns of the fit.
         """
         own: Any = self
         p = own._chance(own._new_samples(X))
@@ -138,13 +138,13 @@ class TwoClasses(ClassifierMixin):
 
         Raises:
             sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
+            ValueError: If X does not have the columns of the fit.
         """
-        second = self.decision_function(X) > 0  # first, since it says if there is no fit yet
+        second = self.decision_function(X) > 0  # first, since it raises if there is no fit yet
         return self.classes_[second.astype(int)]
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes, no more."""
+        """The tags of scikit-learn, with classification restricted to two classes."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
@@ -153,22 +153,22 @@ class TwoClasses(ClassifierMixin):
 def distinct_rows(
     X: NDArray[np.floating], y: NDArray[np.floating], sample_weight: ArrayLike | None
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-    """The distinct rows of X and y in a fixed order, and how often each counts.
+    """The distinct rows of X and y in a fixed order, and the count of each.
 
-    So data that say the same, by weights or by repeated rows in whatever order, give the same fit
-    to the last bit, even where the best fits are tied.
+    So equivalent data, with weights or with repeated rows in any order, give the same fit to the
+    last bit, even where the best fits are tied.
 
     Args:
         X: (n, k) features.
         y: (n,) target, of the same type.
-        sample_weight: (n,) how often each row counts, None for once.
+        sample_weight: (n,) how often each row counts, None for once each.
 
     Returns:
         (m, k + 1) rows, y in the last column, and (m,) counts above zero.
 
     Raises:
         TypeError: If the weights are not real numbers.
-        ValueError: If the weights do not fit, or leave less than two distinct rows.
+        ValueError: If the weights do not match X, or leave fewer than two distinct rows.
     """
     if sample_weight is not None:
         sample_weight = np.asarray(inputs.weights_of_samples(sample_weight, len(X), X.dtype))

@@ -53,32 +53,34 @@ def fit(
 ) -> Result:
     """Fit Bayesian masking, y = (X o Z) weights + noise, by factorized asymptotic inference.
 
-    By default the model of the paper, without an intercept. Runs in the floating-point type of
-    the input as JAX sees it: float32 unless float64 is enabled. Works unchanged inside `jax.jit`
-    and `jax.vmap`, where values cannot be checked and a bad dataset is reported by its `status`.
-    Under `jax.debug_nans` and `jax.debug_infs` let a compiled function of yours return fields such
-    as `coef`: the whole result and `standard_errors` hold NaN where there is nothing to say, and
-    JAX refuses all NaN and infinity that leave a compiled program.
-    Compiled once for each shape, type, solver and set of arguments given; other numbers compile
-    nothing.
+    By default this is the model of the paper, without an intercept. It runs in the floating-point
+    type of the input as JAX sees it: float32 unless float64 is enabled. It works unchanged inside
+    `jax.jit` and `jax.vmap`, where values cannot be checked and a bad dataset is reported by its
+    `status`. Under `jax.debug_nans` and `jax.debug_infs` let your compiled function return fields
+    such as `coef` rather than the whole result: the result and its `standard_errors` hold NaN where
+    a value is undefined, and JAX refuses any NaN or infinity that leaves a compiled program. It is
+    compiled once for each shape, type, solver and set of arguments given; other values of the
+    arguments compile nothing.
 
     Args:
         X: (n, k) features, samples in rows. The column names of a frame stay with the result.
         y: (n,) target; (n, 1) is taken as (n,). The name of a series stays with the result.
         sample_weights: (n,) how often each row counts, >= 0: with 0 the row is absent, and an
-            integer is the same as the row repeated, in every n of the bound too (where distinct
-            rows are no more than the features, it is they that limit the support). A fraction
-            counts as that part of an observation; so their sum says how much data there is, and
+            integer is the same as the row repeated, in every n of the bound too (where there are no
+            more distinct rows than features, their number limits the support). A fraction counts as
+            that part of an observation, so the sum of the weights is the amount of data, and
             weights that are only relative should be scaled to a mean of one.
         options: The options of a fit, by name.
-        uncertainty: Whether to find the covariance of the effects, for `standard_errors` and
+        uncertainty: Whether to compute the covariance of the effects, for `standard_errors` and
             `predict(..., return_std=True)`.
         history: Whether to record each step of the solver in the fit that is returned: each
-            iteration, for `Accelerated` each cycle of three. Takes that many rows of memory.
-        mesh: Devices to spread the rows over, whatever its axes: each works on its own, and only
-            sums over rows cross. With several processes each makes the same call and has the
-            whole result; where none can hold all rows, give X and y as arrays that are already
-            spread, such as from `jax.make_array_from_process_local_data`. Default: one device.
+            iteration, or each cycle of three for `Accelerated`. The record takes a row of memory
+            for each step that `max_steps` allows.
+        mesh: Devices to spread the rows over, of any axes: each works on its own rows, and only
+            sums over rows cross between devices. With several processes each makes the same call
+            and has the whole result; where none can hold all rows, give X and y as arrays that are
+            already spread, such as from `jax.make_array_from_process_local_data`. Default: one
+            device.
 
     Returns:
         The fitted model. `status` says how it ended; a fit never raises once it has begun. Its
@@ -86,11 +88,12 @@ def fit(
         derivatives in X, y, `sample_weights` and a known `noise_precision`, in forward and reverse
         mode, as by `jax.jacobian(lambda y: fit(X, y).coef)(y)`: those of the optimum found, by the
         implicit function theorem. They hold while the support stays and no other fit comes out
-        ahead: where either changes, `coef` jumps. Zero where pruned. They are as exact as the fit:
-        give a small `tolerance`, such as 1e-6 in float64. Where a rate is not at rest, as after
-        `MAX_STEPS`, it is held; where the optimum is flat (columns that are nearly the same, say)
-        the derivative is large, and it may be NaN if the fit is at no maximum. Starting values do
-        not move the optimum next to them; all other fields count as constants.
+        ahead: where either changes, `coef` jumps. They are zero where a feature is pruned, and as
+        exact as the fit: give a small `tolerance`, such as 1e-6 in float64. An inclusion rate that
+        has not converged, as after `MAX_STEPS`, is held fixed; where the optimum is flat (as with
+        nearly equal columns) the derivative is large, and it may be NaN if the fit is not at a
+        maximum. Starting values do not move the optimum next to them; all other fields count as
+        constants.
 
     Raises:
         TypeError: If an argument has the wrong type, such as strings or complex numbers.
@@ -122,10 +125,10 @@ def fit(
         with jax.ensure_compile_time_eval():
             given = checked(host_X.shape[1], dtype, options)
         inputs.outcomes(given.options.family, host_y, counts)
-        # Infinite log-odds, and squares out of range, which have a status, are no reason to warn.
+        # Infinite log-odds are meant, and squares out of range have a status: no reason to warn.
         with np.errstate(all="ignore"), one_blas_thread():
             result = _at_hand(host_X, host_y, counts, given, outputs(given))
-        with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
+        with jax.ensure_compile_time_eval():  # also while the caller's function is traced
             return told(jax.device_put(result), names, given)
     X, y, sample_weights = inputs.weighted_data(X, y, sample_weights)
     given = checked(X.shape[1], X.dtype, options)
@@ -140,7 +143,7 @@ def fit(
 
 
 def _outputs(given: Checked, uncertainty: bool, history: bool) -> Outputs:
-    """The extra outputs that were asked of a fit, once its solver is known."""
+    """The optional outputs of a fit, with the length of its history for the solver."""
     length = int(given.options.max_steps) // given.solver.iterations if history else None
     return Outputs(uncertainty, length)
 
@@ -152,9 +155,9 @@ def _at_hand(
     given: Checked,
     outputs: Outputs,
 ) -> Result:
-    """The fit of arrays at hand, filled up to a rung of the ladder, in as many slots as it needs.
+    """The fit of arrays with known values, padded to a rung of the ladder, in few enough slots.
 
-    Data enter and leave the units of the fit in NumPy, so that only the fit itself is compiled.
+    Units are converted in NumPy, before and after, so that only the fit itself is compiled.
     """
     n, k = X.shape
     frame, plan = given.frame, given.plan
@@ -175,7 +178,7 @@ def _at_hand(
 
 
 def _as_fitted(leaf: Any, dtype: Any) -> np.ndarray:
-    """A field of the result in the type of the fit."""
+    """A field of the result as a NumPy array, floating-point numbers in the type of the fit."""
     leaf = np.asarray(leaf)
     return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
 
@@ -195,7 +198,7 @@ def run(
     problem, numbers = jax.lax.stop_gradient((problem, numbers))
     starts, _ = points(problem, numbers, settings.plan, settings.room)
     end, result = best_of_all(problem, numbers, settings, starts)
-    # The way back to the user's units moves with the data as well.
+    # The conversion to the user's units depends on the data as well.
     moving = optimum(gathered(data, end.features), end.outcome.state, result.bound)
     by_feature = {
         name: spread(getattr(moving, name), end.features, len(data.X))

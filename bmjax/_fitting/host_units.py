@@ -1,4 +1,4 @@
-"""`enter` for arrays at hand: float64 on the host, filled up to a rung of the ladder."""
+"""`enter` for arrays with known values: in float64 on the host, padded to a rung of the ladder."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -14,11 +14,12 @@ from bmjax._results.parts import Moments
 
 
 class Shape(NamedTuple):
-    """The shape that a dataset is filled up to, so that few shapes are ever compiled.
+    """The shape that a dataset is padded to, so that few shapes are ever compiled.
 
     Attributes:
-        rows: Number of rows; those added count zero times.
-        features: Number of features, that of ones among them; those added explain nothing.
+        rows: Number of rows; the padding rows have weight zero.
+        features: Number of features, including the feature of ones; the padding features are all
+            zero.
     """
 
     rows: int
@@ -33,22 +34,22 @@ def enter_on_host(
     sample_weights: np.ndarray | None,
     shape: Shape,
 ) -> tuple[Problem, Options, Units]:
-    """`enter` in NumPy for arrays at hand, filled up to a shape.
+    """`enter` in NumPy for arrays with known values, padded to a shape.
 
-    Columns are centred and scaled in float64 before they are brought into the type of the fit, so
-    that years and prices keep what varies of them; a few columns at a time, so that no copy of X
-    is made but the one that is fitted.
+    Columns are centred and scaled in float64 before they are cast to the type of the fit, so that
+    years and prices keep their variation; a few columns at a time, so that the only copy of X is
+    the one that is fitted.
 
     Args:
-        frame: What to do.
+        frame: Whether to add an intercept and whether to scale.
         options: Options in the user's units.
         X: Features, samples in rows, of any real type.
         y: Target.
         sample_weights: How often each row counts. A row that counts zero times may hold anything.
-        shape: The shape to fill up to.
+        shape: The shape to pad to.
 
     Returns:
-        The problem, with sample weights if the shape asks for more rows, options and units, all of
+        The problem (with sample weights if rows were added), the options and the units, all of
         NumPy arrays.
 
     Warns:
@@ -130,8 +131,8 @@ def enter_on_host(
 def _framed(
     frame: Frame, values: np.ndarray, counts: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns (a row each) centred and scaled in float64, what was taken off, and the divisor."""
-    # What is left of a constant column is rounding, of the type that the numbers came in.
+    """Centre and scale columns, the rows of `values`, in float64; also their means and divisors."""
+    # What remains of a constant column is rounding, in the type that the numbers came in.
     given = values.dtype if np.issubdtype(values.dtype, np.floating) else np.dtype(np.float64)
     dust = DUST * float(np.finfo(given).eps)
     # Laid out anew, so that sums do not depend on how the caller's rows lie in memory.
@@ -154,16 +155,16 @@ def _framed(
 
 
 def _dusty(given: np.ndarray, framed: np.ndarray) -> list[int]:
-    """The rows of which nothing is left, though they vary."""
+    """The numbers of the rows that became all zero by the centring although their values vary."""
     gone = np.flatnonzero(~framed.any(axis=1))
     return [row for row in gone.tolist() if np.ptp(given[row]) > 0]
 
 
 def _warn_of_dust(name: str, rows: list[int], given: np.dtype) -> None:
-    """Says that what varies of some numbers has been taken for rounding.
+    """Warn that the variation of some columns, or of y, has been taken for rounding.
 
-    Not of float64, where it is rounding: shares that add up to one, say. A year or a price that
-    came in float32 may have lost what varies before it came here.
+    There is no warning for float64, where such variation is rounding, as in shares that add up to
+    one. Years or prices that came in float32 may have lost their variation before they came here.
     """
     if not rows or given.itemsize >= 8:
         return
@@ -177,7 +178,7 @@ def _warn_of_dust(name: str, rows: list[int], given: np.dtype) -> None:
 
 
 def _aligned(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """An array of zeros that JAX on a CPU takes as it lies, without a copy."""
+    """An array of zeros, aligned so that JAX on a CPU takes it without a copy."""
     size = shape[0] * shape[1] * dtype.itemsize
     bytes_ = np.zeros(size + 64, np.uint8)
     offset = -bytes_.ctypes.data % 64

@@ -25,14 +25,14 @@ from bmjax._solvers import loop, one_fit
 
 
 class Chunk(NamedTuple):
-    """Datasets that are worked off in one call.
+    """Datasets that are fitted in one call.
 
     Attributes:
-        X: Features of each dataset, or shared by all.
+        X: Features of each dataset, or one array shared by all.
         y: Their targets.
         sample_weights: How often each row counts.
-        real: How many of the datasets are real; the others only fill the chunk up.
-        options: What was asked.
+        real: Number of datasets that are real; the others only pad the chunk.
+        options: The options, in the user's units.
     """
 
     X: Float[Array, "*b n k"]
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 def find_starts(
     chunk: Chunk, *, settings: Settings
 ) -> tuple[Point, Bool[Array, " b"], Int[Array, " b"]]:
-    """Where the fits of a chunk start, which ran out of room, and how many features they need."""
+    """The starts of each dataset, whether it ran out of slots, and how many features it needs."""
 
     def one(i: Int[Array, ""]) -> tuple[Point, Array, Array]:
         problem, options, _ = chunk.entered(settings, i)
@@ -67,18 +67,18 @@ def find_starts(
 def work_off(
     chunk: Chunk, places: Point | None, *, settings: Settings, width: int
 ) -> tuple[Result, Int[Array, ""]]:
-    """The fits of one chunk, and lane-steps made.
+    """The fits of one chunk, and the number of lane-steps made.
 
     Args:
         chunk: The datasets.
-        places: Where their fits start, if that has been found already.
-        settings: What is compiled in.
-        width: Lanes side by side.
+        places: The starts of their fits, if they have been found already.
+        settings: The settings that are compiled in.
+        width: Number of lanes side by side.
     """
     if width > 1:
         return _side_by_side(chunk, places, settings, width)
 
-    # One after another: no lane to keep full, and no batched products.
+    # One after another: no lanes to keep full, and no batched products.
     def one(i: Int[Array, ""]) -> Result:
         problem, options, units = chunk.entered(settings, i)
         starts = _starts_of(places, settings, i, problem, options)
@@ -91,21 +91,21 @@ def work_off(
 def _starts_of(
     places: Point | None, settings: Settings, i: Int[Array, ""], problem: Problem, options: Options
 ) -> Point:
-    """Where the fits of dataset i start."""
+    """The starts of the fits of dataset i."""
     if places is None:
         return points(problem, options, settings.plan, settings.room)[0]
     return jax.tree.map(lambda leaf: leaf[i], places)
 
 
 class _Work(NamedTuple):
-    """The dataset that a lane works on, and how far its fits have come.
+    """The dataset that a lane works on, and the progress of its fits.
 
     Attributes:
-        problem: Its problem; X is None where all share one.
-        units: The way back to the user's units.
-        points: Where its fits start.
-        climb: Its fits so far.
-        lane: The fit on its way.
+        problem: Its problem; X is None if all datasets share one X.
+        units: The units that convert its result to those of the user.
+        points: The starts of its fits.
+        climb: Its best fit so far, and the record of all.
+        lane: The fit that is running.
     """
 
     problem: Problem
@@ -130,8 +130,8 @@ def _side_by_side(
     def starts_of(i: Int[Array, ""]) -> Point:
         return _starts_of(places, settings, i, *chunk.entered(settings, i)[:2])
 
-    # All starts beforehand, so that a refill only has to pick them up: on a CPU one at a time, with
-    # products too small for XLA to split between threads; see `fit_batch`.
+    # All starts are found beforehand, so that a refill only picks them up: on a CPU one at a time,
+    # with products too small for XLA to split between threads; see `_of_one_length`.
     together = None if jax.default_backend() == "cpu" else min(width, size)
     all_starts = jax.lax.map(starts_of, jnp.arange(size), batch_size=together)
 
@@ -173,7 +173,7 @@ def _side_by_side(
         return begin_next(jax.vmap(step)(work))
 
     def begin_next(work: _Work) -> _Work:
-        """Whatever has ended begins its next fit, also where that ends before any step."""
+        """Begin the next fit of each lane whose fit has ended, also if it ends before any step."""
         return jax.lax.while_loop(
             lambda work: jnp.any(~work.lane.running & ~work.climb.done),
             jax.vmap(after_fit),
@@ -197,14 +197,14 @@ def _side_by_side(
 def work_off_spread(
     chunk: Chunk, counts: Any, mesh: Mesh, *, settings: Settings, width: int
 ) -> tuple[Result, Array]:
-    """The fits of a chunk dealt out to the devices of a mesh, and the lane-steps each has made.
+    """The fits of a chunk dealt out to the devices of a mesh, and the lane-steps of each device.
 
     Args:
         chunk: The datasets.
-        counts: How many of them are real, for each device.
+        counts: Number of real datasets on each device.
         mesh: The devices.
-        settings: What is compiled in.
-        width: Lanes side by side on each device.
+        settings: The settings that are compiled in.
+        width: Number of lanes side by side on each device.
     """
     X, y, sample_weights, _, options = chunk
     own, shared = ((y, sample_weights), X) if X.ndim == 2 else ((y, sample_weights, X), None)

@@ -36,10 +36,10 @@ class Checked(NamedTuple):
     """Checked arguments.
 
     Attributes:
-        options: Those that are numbers.
-        solver: The solver.
-        plan: How many fits a dataset gets.
-        frame: How a dataset is brought into the form that is fitted.
+        options: The options that are numbers or arrays.
+        solver: The solver, which makes the steps.
+        plan: The number of starts and moves, and the criterion that ranks fits.
+        frame: Whether to add an intercept and whether to scale.
         labels: The label of each column's group, or None.
     """
 
@@ -51,7 +51,7 @@ class Checked(NamedTuple):
 
 
 class FitOptions(TypedDict, total=False):
-    """The options that every kind of fit takes as keywords; `OPTIONS` says what they do."""
+    """The options that every kind of fit takes as keywords; `OPTIONS` describes them."""
 
     family: str | Family | None
     intercept: bool
@@ -74,8 +74,8 @@ class _Option(NamedTuple):
     """An option of a fit.
 
     Attributes:
-        default: Its default.
-        meaning: What it does, for docstrings.
+        default: The default value.
+        meaning: The description that docstrings give.
     """
 
     default: Any
@@ -176,11 +176,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def takes_options(*without: str) -> Callable[[_Function], _Function]:
-    """Spell the options of a fit in the signature and docstring of a function that hands them on.
+    """Spell the options of a fit in the signature and docstring of a function that passes them on.
 
     The function takes them as `**options: Unpack[FitOptions]`, and documents them in one line that
-    begins with `options:`; both are written out for whoever asks for help. A keyword that there is
-    not is refused with the closest one that there is.
+    begins with `options:`; both are written out for `help`. An unknown keyword is refused, and the
+    error names the closest known one.
 
     Args:
         without: Options that this function does not take.
@@ -226,7 +226,7 @@ def takes_options(*without: str) -> Callable[[_Function], _Function]:
 
 
 def _documented(doc: str, options: dict[str, _Option]) -> str:
-    """A docstring whose line about options is replaced by one entry for each."""
+    """The docstring with its line about options replaced by one entry for each option."""
     line = re.search(r"^( *)options:.*\n(?:\1 {4}.*\n)*", doc, flags=re.M)
     if line is None:  # python -OO
         return doc
@@ -250,8 +250,8 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
 
     Args:
         k: Number of features.
-        dtype: The type of the fit.
-        options: Those that were given.
+        dtype: Floating-point type of the fit.
+        options: The options that were given.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -299,7 +299,7 @@ def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
 def _groups(
     labels: tuple[Label, ...] | None, solver: Solver, asked: dict[str, Any], *, intercept: bool
 ) -> Groups | None:
-    """The groups of columns, with the feature of ones by itself; None if each is by itself."""
+    """The groups of columns, with the feature of ones alone; None if every column is alone."""
     groups = None if labels is None else groups_of(labels + (None,) * intercept)
     if labels is None or groups is None:
         return None
@@ -315,17 +315,17 @@ def _groups(
 
 
 def family_of(family: Any, precision: Any, dtype: Any) -> Family | None:
-    """The family that was asked for, its numbers in the type of the fit; None for the Gaussian.
+    """The requested family, its parameters in the type of the fit; None for the Gaussian.
 
     Args:
-        family: A name, or a family.
-        precision: The noise precision that is known, or None.
+        family: The name of a family, or a family.
+        precision: The known noise precision, or None.
         dtype: Floating-point type of the fit.
 
     Raises:
         TypeError: If it is neither a name nor a family.
-        ValueError: If there is none of that name, its numbers are out of range, or a noise is known
-            where there is none.
+        ValueError: If there is no family of that name, a parameter is out of range, or a noise
+            precision is given to a family without noise.
     """
     if family is None or (isinstance(family, str) and family == "gaussian"):
         return None
@@ -347,7 +347,7 @@ def family_of(family: Any, precision: Any, dtype: Any) -> Family | None:
 
 
 def _solver(solver: Any) -> Solver:
-    """The solver, the default one if none was given."""
+    """The solver, checked; `Accelerated()` if none was given."""
     if solver is None:
         return Accelerated()
     if isinstance(solver, type) or not isinstance(solver, Solver):
@@ -359,7 +359,7 @@ def _solver(solver: Any) -> Solver:
 
 
 def _plan(k: int, dtype: Any, asked: dict[str, Any]) -> tuple[Plan, Array]:
-    """How many fits a dataset gets, and the rates of those from all features."""
+    """The plan of a dataset's fits, and the inclusion rates of the starts from all features."""
     one_start = asked["initial_inclusion"], asked["initial_weights"]
     sparse, rates = _starts(k, dtype, *one_start, asked["starts"])
     moves = asked["moves"]
@@ -377,7 +377,7 @@ def _plan(k: int, dtype: Any, asked: dict[str, Any]) -> tuple[Plan, Array]:
 def _starts(
     k: int, dtype: Any, initial_inclusion: Any, initial_weights: Any, starts: Any
 ) -> tuple[int, Array]:
-    """How many starts come from the best subset, and the rates of those from all features."""
+    """The number of starts from the best subset, and the rates of those from all features."""
     if initial_inclusion is not None or initial_weights is not None:
         if starts is not None:
             raise ValueError(

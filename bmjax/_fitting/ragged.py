@@ -1,7 +1,7 @@
-"""Datasets of different length as batches of a few lengths, filled up with rows that do not count.
+"""Datasets of different lengths as batches of a few lengths, padded with rows of weight zero.
 
-Every length is a compilation, so there are few: the rungs of a ladder, each at most a quarter
-longer than the one before (from 64 rows on).
+Each length is compiled once, so there are few lengths: the rungs of a ladder, each at most a
+quarter longer than the one before (from 64 rows on).
 """
 
 from collections import defaultdict
@@ -13,10 +13,10 @@ from bmjax._checks.arrays import floating_array
 
 
 class Group(NamedTuple):
-    """The datasets of one rung as a batch.
+    """The datasets that are padded to one rung, as a batch.
 
     Attributes:
-        numbers: Which they are.
+        numbers: The numbers of these datasets in the list.
         X: (b, n, k) features.
         y: (b, n) targets.
         sample_weights: (b, n) how often each row counts, 0 where a row was added.
@@ -29,28 +29,28 @@ class Group(NamedTuple):
 
 
 def rung(rows: int) -> int:
-    """The lowest rung of the ladder that has room for a number of rows."""
+    """The lowest rung of the ladder that holds a number of rows."""
     return rows + -rows % max(16, 2 ** (rows.bit_length() - 3))
 
 
 def is_ragged(X: Any) -> bool:
-    """Whether X is a list of datasets of different length."""
+    """Whether X is a list of datasets of different lengths."""
     if not isinstance(X, list | tuple) or not all(hasattr(one, "shape") for one in X):
         return False
     return all(len(one.shape) == 2 for one in X) and len({one.shape[0] for one in X}) > 1
 
 
 def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
-    """The datasets by rung.
+    """The datasets as one batch for each rung.
 
     Args:
         X: (n_i, k) features of each dataset.
         y: (n_i,) target of each.
-        sample_weights: (n_i,) of each, or None.
+        sample_weights: (n_i,) sample weights of each dataset, or None.
 
     Raises:
         TypeError: If y or the weights are not lists.
-        ValueError: If their numbers or lengths do not fit, or datasets differ in k.
+        ValueError: If their number or their lengths do not match X, or the datasets differ in k.
     """
     X = [np.asarray(floating_array(f"X[{i}]", one)) for i, one in enumerate(X)]
     columns = {one.shape[-1] for one in X}
@@ -93,6 +93,6 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
 
 
 def filled(values: Any, rows: int) -> np.ndarray:
-    """The array with rows of zeros added up to a given length."""
+    """The array padded with rows of zeros to a given length."""
     array = np.asarray(values)
     return np.pad(array, [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1))

@@ -1,6 +1,6 @@
-"""How far a fit depends on which samples were drawn: stability selection and the bootstrap.
+"""Dependence of a fit on the samples drawn: stability selection and the bootstrap.
 
-A resample is a row of sample weights, so X is never copied and all of them are one compiled
+A resample is a row of sample weights, so X is never copied and all resamples share one compiled
 program.
 """
 
@@ -28,23 +28,23 @@ _CHUNK = 128
 
 
 class StabilitySelection(NamedTuple):
-    """How often each feature is kept by fits to random halves of the samples.
+    """The frequency with which fits to random halves of the samples keep each feature.
 
     Attributes:
         frequencies: Share of the fits that kept each feature.
-        standard_errors: Monte Carlo standard errors of these, from the spread between pairs of
-            complementary halves; they fall with the number of resamples, not of samples.
-        threshold: The frequency from which on a feature counts as stable.
-        stable: The features at or above it.
-        average_size: How many features a fit kept on average (q). Unmasked ones do not count, and
-            a group of columns counts as one.
+        standard_errors: Monte Carlo standard errors of the frequencies, from the spread between
+            pairs of complementary halves; they fall with the number of resamples, not of samples.
+        threshold: The lowest frequency at which a feature counts as stable.
+        stable: Whether the frequency of each feature is at or above the threshold.
+        average_size: Average number of features that a fit kept (q). Unmasked ones do not count,
+            and a group of columns counts as one.
         expected_false: Bound on the expected number of stable features that a fit keeps no more
             often than average, q^2 / ((2 threshold - 1) k), of k features that may be masked.
-        expected_false_unimodal: A sharper bound, if the distribution of the share of pairs that
-            agree on a feature is unimodal; NaN where it does not apply.
-        supports: What each fit kept; fits 2 i and 2 i + 1 are of complementary halves.
-        status: How each fit ended, a code of `Status`.
-        names: What the features and the target are called, if the data said so.
+        expected_false_unimodal: A sharper bound, valid if the distribution of the share of pairs
+            that agree on a feature is unimodal; NaN where the bound does not apply.
+        supports: The features that each fit kept; fits 2 i and 2 i + 1 are of complementary halves.
+        status: The code of `Status` with which each fit ended.
+        names: Names of the features and the target, if the data had any.
 
     Example:
         >>> import jax
@@ -67,7 +67,7 @@ class StabilitySelection(NamedTuple):
     names: Names | None = None
 
     def __repr__(self) -> str:
-        """One line."""
+        """A summary in one line."""
         fits, k = np.shape(self.supports)
         often = int(np.sum(np.asarray(self.stable)))
         return (
@@ -77,20 +77,20 @@ class StabilitySelection(NamedTuple):
 
 
 class Bootstrap(NamedTuple):
-    """Fits to samples drawn with replacement.
+    """The effects, and their percentile intervals, of fits to samples drawn with replacement.
 
     Attributes:
         lower: Lower ends of the percentile intervals of `coef`.
-        upper: Upper ends.
-        intercept_lower: Lower end of that of the intercept.
-        intercept_upper: Upper end.
-        level: Coverage aimed at.
+        upper: Upper ends of these intervals.
+        intercept_lower: Lower end of the interval of the intercept.
+        intercept_upper: Upper end of that interval.
+        level: Nominal coverage of the intervals.
         standard_errors: Standard deviations of `coef` over the resamples.
         frequencies: Share of the fits that kept each feature.
-        coef: Effects of each fit.
-        intercept: Intercept of each fit.
-        status: How each fit ended, a code of `Status`.
-        names: What the features and the target are called, if the data said so.
+        coef: Effects in each fit.
+        intercept: Intercept in each fit.
+        status: The code of `Status` with which each fit ended.
+        names: Names of the features and the target, if the data had any.
 
     Example:
         >>> import jax
@@ -114,7 +114,7 @@ class Bootstrap(NamedTuple):
     names: Names | None = None
 
     def __repr__(self) -> str:
-        """One line."""
+        """A summary in one line."""
         fits, k = np.shape(self.coef)
         return f"<bmjax.Bootstrap: {fits} fits of {k} features, intervals of {self.level:.0%}>"
 
@@ -136,18 +136,18 @@ def stability_selection(
         X: (n, k) features.
         y: (n,) target.
         key: A JAX random key.
-        resamples: How many fits, an even number: each pair takes two halves that share no sample.
-        threshold: The frequency from which on a feature counts as stable, above 1/2.
-        progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
+        resamples: Number of fits, even: each pair takes two halves that share no sample.
+        threshold: The lowest frequency at which a feature counts as stable, above 1/2.
+        progress: Whether to show progress on stderr, which needs rich. Default: if stderr is a
             terminal and rich is installed.
-        options: As for `fit_batch`, such as `intercept=True`; not `sample_weights`.
+        options: Options of `fit_batch`, such as `intercept=True`; not `sample_weights`.
 
     Returns:
-        Frequencies, the stable features, and bounds on how many of them to expect by chance.
+        The frequencies, the stable features, and bounds on the number expected by chance.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If one does not fit, or there are fewer than four samples.
+        ValueError: If an argument is out of range, or there are fewer than four samples.
 
     Reference:
         Meinshausen and Buhlmann, "Stability selection", JRSS B, 2010; Shah and Samworth,
@@ -221,26 +221,26 @@ def bootstrap(
     progress: bool | None = None,
     **options: Any,
 ) -> Bootstrap:
-    """Percentile intervals of the effects, over fits to samples drawn with replacement.
+    """Compute percentile intervals of the effects from fits to samples drawn with replacement.
 
-    A feature that is dropped has an effect of zero, so the intervals hold the uncertainty of the
-    selection too; the share of zeros is one minus `frequencies`.
+    A feature that is dropped has an effect of zero, so the intervals include the uncertainty of the
+    selection; the share of zeros is one minus `frequencies`.
 
     Args:
         X: (n, k) features.
         y: (n,) target.
         key: A JAX random key.
-        resamples: How many fits.
+        resamples: Number of fits.
         level: Coverage of the intervals, between 0 and 1.
         progress: As for `stability_selection`.
-        options: As for `fit_batch`, such as `intercept=True`; not `sample_weights`.
+        options: Options of `fit_batch`, such as `intercept=True`; not `sample_weights`.
 
     Returns:
-        Intervals and the fits' effects.
+        The intervals, and the effects of each fit.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If one does not fit.
+        ValueError: If an argument is out of range.
 
     Reference:
         Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
@@ -286,12 +286,12 @@ def bootstrap(
 
 
 def _generator(key: jax.Array, i: int) -> np.random.Generator:
-    """A generator for one draw, the same whatever the chunks are."""
+    """The random generator of draw i, which does not depend on the division into chunks."""
     return np.random.default_rng([*validate.key_words(key), i])
 
 
 class _Part(NamedTuple):
-    """The fields of some fits that are kept."""
+    """The fields that are kept of the fits of a chunk."""
 
     coef: Float[Array, "r k"]
     intercept: Float[Array, " r"]
@@ -308,14 +308,14 @@ def _fits(  # noqa: PLR0913 - what every resampling shares
     progress: bool | None,
     options: dict[str, Any],
 ) -> list[_Part]:
-    """The fits of all resamples, chunk by chunk, each with the weights that are drawn for it."""
+    """The fits of all resamples, chunk by chunk, each with the sample weights drawn for it."""
     if "sample_weights" in options:
         raise TypeError(f"sample_weights cannot be given: they are what {title} draws.")
     parts = []
     with progress_bar(title, resamples, progress) as report:
         for begin in range(0, resamples, _CHUNK):
             stop = min(begin + _CHUNK, resamples)
-            # A last chunk that is shorter is filled up, so that nothing is compiled for it.
+            # A shorter last chunk is padded, so that nothing is compiled for it.
             rows = [draw(min(i, stop - 1)) for i in range(begin, begin + min(_CHUNK, resamples))]
             part = fit_batch(X, y, sample_weights=np.stack(rows), **options)
             real = slice(stop - begin)

@@ -1,4 +1,4 @@
-"""The base of the estimators by `bmjax.fit`: parameters, the fit, and what it leaves behind."""
+"""The base of the estimators by `bmjax.fit`: parameters, the fit, and the fitted attributes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SOLVERS: dict[str, type[Solver]] = {
     "eg": EG,
     "hybrid": Hybrid,
 }
-# An exact fit is an end like another: noiseless data are expected to come to it.
+# An exact fit is finished too: it is the expected end for noiseless data.
 _UNFINISHED = (Status.MAX_STEPS, Status.STALLED, Status.NON_FINITE, Status.SEPARATED)
 
 
 class MaskingSelector(LinearSelector):
-    """A linear model fitted by `bmjax.fit`; see the estimators of `bmjax.sklearn`."""
+    """A linear model fitted by `bmjax.fit`, the base of the estimators of `bmjax.sklearn`."""
 
     coef_: NDArray[np.floating]
     intercept_: float
@@ -62,7 +62,7 @@ class MaskingSelector(LinearSelector):
         tolerance: float = 1e-3,
         max_steps: int = 20_000,
     ) -> None:
-        """Store the parameters as they are; `fit` checks them."""
+        """Store the parameters unchanged; `fit` checks them."""
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.unmasked = unmasked
@@ -77,7 +77,7 @@ class MaskingSelector(LinearSelector):
         self.max_steps = max_steps
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, **others: Any) -> None:
-        """Fit checked data and keep what comes of it; `others` are options of `bmjax.fit`."""
+        """Fit checked data and set the fitted attributes; `others` are options of `bmjax.fit`."""
         with jax.enable_x64(True):  # JAX would take float64 for float32
             X, y, counts = _packed(X, y, sample_weight)
             result = fit(
@@ -133,13 +133,13 @@ class MaskingSelector(LinearSelector):
         return _SOLVERS[self.solver]()
 
     def _groups(self) -> Any:
-        """The parameter `groups`, the levels of a column of categories in one."""
+        """The parameter `groups` by column of the fit, the levels of a category in one group."""
         if self._encoding is None:
             return self.groups
         return self._encoding.labels(tuple(self.feature_names_in_), self.groups)
 
     def _by_column(self, values: Any, dimensions: int = 1) -> Any:
-        """A parameter given for each feature, for each column of the fit; a smaller one as is."""
+        """A parameter by feature, repeated by column of the fit; fewer dimensions are unchanged."""
         if self._encoding is None or np.ndim(values) < dimensions:
             return values
         return self._encoding.by_feature(values)
@@ -148,9 +148,9 @@ class MaskingSelector(LinearSelector):
 def _packed(
     X: NDArray[np.floating], y: NDArray[np.floating], sample_weight: ArrayLike | None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[Any]]:
-    """The `distinct_rows` as (m, k), (m,) and their counts (m,), filled up with absent rows.
+    """The `distinct_rows` as (m, k), (m,) and their counts (m,), padded with rows of count zero.
 
-    With the number of rows a round one, the folds of a cross-validation and samples of a bootstrap
+    As m is a rung of the ladder, the folds of a cross-validation and the samples of a bootstrap
     share one compilation.
     """
     rows, counts = distinct_rows(X, y, sample_weight)

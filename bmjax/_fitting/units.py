@@ -1,4 +1,4 @@
-"""Between the user's units and those a fit is made in: intercept, scaling, rows that are absent.
+"""Conversion between the user's units and those of the fit: intercept, scaling, absent rows.
 
 An intercept is a feature of ones that is never masked. The columns and y are centred before it is
 added, so that the fit does not depend on where a column has its zero, and so that float32 keeps
@@ -18,15 +18,15 @@ from bmjax._runtime.backend import Array
 
 
 class Units(NamedTuple):
-    """The way back.
+    """The centres and scales that convert a fit to the user's units.
 
     Attributes:
-        center: What was taken off each column.
-        scale: What each column was divided by.
-        y_center: What was taken off y.
-        y_scale: What y was divided by.
-        num_samples: Number of samples n.
-        moments: Of the data, where no intercept is fitted, else None.
+        center: The mean subtracted from each column.
+        scale: The divisor of each column.
+        y_center: The mean subtracted from y.
+        y_scale: The divisor of y.
+        num_samples: Number of samples n, the sum of the sample weights.
+        moments: Moments of the data if no intercept is fitted, else None.
     """
 
     center: Float[Array, "*w k"]
@@ -44,17 +44,17 @@ def enter(
     y: Float[Array, " n"],
     sample_weights: Float[Array, " n"] | None,
 ) -> tuple[Problem, Options, Units]:
-    """The problem that is fitted, the options in its units, and the way back.
+    """The problem that is fitted, the options in its units, and the units to convert back with.
 
     Args:
-        frame: What to do.
+        frame: Whether to add an intercept and whether to scale.
         options: Options in the user's units.
         X: Features, samples in rows.
         y: Target.
         sample_weights: How often each row counts. A row that counts zero times may hold anything.
 
     Returns:
-        The problem, options and units.
+        The problem, the options and the units.
     """
     k, dtype = X.shape[1], X.dtype
     columns = X.T
@@ -113,18 +113,18 @@ def enter(
 
 
 def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
-    """A result in the user's units and over the user's features.
+    """The result in the user's units, over the user's features.
 
     Args:
-        frame: How the dataset was brought into the form that was fitted.
-        units: The way back.
+        frame: Whether an intercept was added and whether the data were scaled.
+        units: The centres and scales of the fit.
         result: The result in the units of the fit.
         xp: The namespace of its arrays, `jax.numpy` or `numpy`.
     """
     no_level = xp.zeros_like(result.support[0])
     result = result._replace(with_intercept=~no_level if frame.intercept else no_level)
     if result.uncertainty is not None:
-        moments = units.moments  # without the uncertainty they say nothing
+        moments = units.moments  # only a result with uncertainty uses them
         if moments is None and not frame.intercept and result.family is None:
             moments = _unknown_moments(units, xp)
         result = result._replace(moments=moments)
@@ -183,10 +183,10 @@ def leave(frame: Frame, units: Units, result: Result, xp: Any = jnp) -> Result:
 def _of_user(
     frame: Frame, units: Units, uncertainty: Uncertainty, to_user: Any, xp: Any
 ) -> Uncertainty:
-    """The covariance over the user's features, with the feature of ones last, as the level of y."""
+    """The covariance in the user's units, with the feature of ones last, as the level of y."""
     k = units.center.shape[-1]
     features, level = uncertainty.features, int(frame.intercept)
-    # The feature of ones has number k and comes last; slots beyond the user's features are none.
+    # The feature of ones has number k and comes last; slots with larger numbers are empty.
     order = xp.argsort(xp.where(features == k, 2**30, features), stable=True)
     count = min(len(features) - level, k)
     rows = order[:count]
@@ -222,16 +222,16 @@ def _moments(data: Problem) -> Moments:
 
 
 def _unknown_moments(units: Units, xp: Any) -> Moments:
-    """For results of one structure where nobody has added them up."""
+    """Moments of zero, so that results have one structure where the moments were not computed."""
     one, each = xp.zeros_like(units.y_center), xp.zeros_like(units.center)
     return Moments(one, each, each, one, one, each)
 
 
 def _size(data: Problem, values: Float[Array, "*d n"]) -> Float[Array, "*d"]:
-    """Root mean square, whatever the units; 1 where all is zero."""
+    """Root mean square without overflow or underflow; 1 where all values are zero."""
     largest = jnp.max(jnp.abs(values), axis=-1)
     largest = jnp.where(largest > 0, largest, 1)
     square = data.mean((values / largest[..., None]) ** 2)
     varies = square > 0
-    # The inner choice is for the sake of the derivative, which a root has none of at zero.
+    # The inner `where` keeps the derivative finite: the root has none at zero.
     return jnp.where(varies, largest * jnp.sqrt(jnp.where(varies, square, 1)), 1)
