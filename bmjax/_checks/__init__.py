@@ -1,1 +1,1 @@
-"""What a user may hand over: arrays of numbers, and arguments in range."""
+"""Checks of what a user passes in: arrays of real numbers, and arguments in range."""

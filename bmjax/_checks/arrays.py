@@ -1,9 +1,9 @@
-"""The one door for arrays: what other packages hand over, as real numbers or refused by name.
+"""The one entry for arrays of any package: they become real numbers or are refused by name.
 
-A number is taken wherever it comes without loss: of any byte order, as a bool, in a frame whose
-columns differ in type, in a nullable column, as an object that is a number (Decimal and Fraction
-too). What NumPy would turn into a number that nobody meant is refused: a value behind a mask, a
-time, a code of a category. A missing value is NaN, which the caller judges as any other NaN.
+Every number that converts without loss is accepted: of any byte order, as a bool, in a frame whose
+columns differ in type, in a nullable column, as an object that is a number (also Decimal and
+Fraction). Values that NumPy would convert to unintended numbers are refused: a value behind a mask,
+a time, a code of a category. A missing value is NaN, which the caller treats as any other NaN.
 """
 
 import numbers
@@ -20,10 +20,10 @@ _ENCODE = "give numbers (encode categories as 0/1 columns)."
 
 
 def real_array(name: str, value: Any) -> Any:
-    """An array of booleans, integers or floating-point numbers, NumPy or JAX, where it was.
+    """An array of booleans, integers or floating-point numbers; a JAX array stays on its device.
 
     Args:
-        name: What the caller's argument is called in messages.
+        name: Name of the caller's argument, for messages.
         value: An array or frame of any package, or anything that NumPy makes an array of.
 
     Raises:
@@ -40,7 +40,7 @@ def real_array(name: str, value: Any) -> Any:
 
 
 def floating_array(name: str, value: Any) -> Any:
-    """A real array in a floating-point type.
+    """A real array in a floating-point type, its own if it has one.
 
     Raises:
         TypeError: If it is not an array of real numbers.
@@ -54,16 +54,16 @@ def floating_array(name: str, value: Any) -> Any:
 
 
 def column_labels(value: Any) -> list[Any] | None:
-    """The names of a frame's columns, None for anything else."""
+    """The labels of a frame's columns, None for anything else."""
     columns = _columns(value)
     return None if columns is None else [label for label, _ in columns]
 
 
 def refuse_disguised(name: str, value: Any) -> None:
-    """Refuse what other packages would take for numbers: hidden values, times, categories.
+    """Refuse values that other packages would convert to numbers: masked values, times, categories.
 
     Raises:
-        TypeError: If it holds times or categories.
+        TypeError: If the value holds times or categories.
         ValueError: If values are masked.
     """
     for label, column in _columns(value) or []:
@@ -109,21 +109,21 @@ def _on_host(name: str, value: Any) -> Any:
         raise TypeError(f"{name} has dtype {array.dtype}; only real numbers can be fitted.")
     if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
         raise TypeError(f"{name} has dtype {array.dtype}; {_ENCODE}")
-    if array.dtype.itemsize > 8:  # long doubles, which JAX has not
+    if array.dtype.itemsize > 8:  # long doubles, which JAX lacks
         with np.errstate(over="ignore", under="ignore"):
             return array.astype(np.float64)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether NumPy, asked to make an array of a list of such, may lose what it means."""
+    """Whether NumPy may lose the meaning of the value when it converts a list of such values."""
     if isinstance(value, np.generic) or type(value) is np.ndarray:
         return False
     return hasattr(value, "__array__") or hasattr(value, "toarray")
 
 
 def _stacked(name: str, values: list[Any] | tuple[Any, ...]) -> Any:
-    """Arrays one by one through the door, as one."""
+    """Arrays checked one by one and stacked along a new first axis."""
     parts = [real_array(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if any(isinstance(part, jax.core.Tracer) for part in parts):
         return jnp.stack([jnp.asarray(part, jnp.result_type(float)) for part in parts])
@@ -134,7 +134,7 @@ def _stacked(name: str, values: list[Any] | tuple[Any, ...]) -> Any:
 
 
 def _columns(value: Any) -> list[tuple[Any, Any]] | None:
-    """Labels and columns of a frame of pandas or polars, None for anything else."""
+    """Labels and columns of a frame of pandas or polars; None for anything else."""
     if hasattr(value, "iloc") and hasattr(value, "columns"):
         return [(label, value.iloc[:, j]) for j, label in enumerate(value.columns)]
     if hasattr(value, "get_columns"):
@@ -147,14 +147,14 @@ def _of_frame(label: Any, name: str) -> str:
 
 
 def _of_columns(name: str, frame: Any, columns: list[tuple[Any, Any]]) -> np.ndarray:
-    """A frame column by column: as a whole, one whose columns differ is an array of objects."""
+    """A frame converted column by column; as a whole, mixed types would be an array of objects."""
     if not columns:
         return np.empty(frame.shape)
     return np.column_stack([_on_host(_of_frame(label, name), column) for label, column in columns])
 
 
 def _of_objects(name: str, value: Any, array: np.ndarray) -> np.ndarray:
-    """Objects that are numbers, as float64; missing ones as NaN."""
+    """An array of objects that are numbers, as float64, with NaN for missing ones."""
     if array.ndim == 0:
         raise TypeError(f"{name} is {type(value).__name__}, not an array of numbers.")
     found = np.empty(array.shape)

@@ -1,4 +1,4 @@
-"""The labels that put columns into groups, and what has to be the same for all of a group."""
+"""Checks of the labels that put columns into groups, and of values that must agree in a group."""
 
 import numbers
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ Label = int | str | None
 
 
 def group_labels(name: str, value: Any, k: int) -> tuple[Label, ...]:
-    """One label for each of k columns: an integer, a string, or None for one by itself.
+    """One label for each of k columns: an integer, a string, or None for a column in no group.
 
     Raises:
-        TypeError: If a label is of another kind, or they are traced.
-        ValueError: If there are not k, or one is NaN.
+        TypeError: If a label is of another kind, or the labels are traced.
+        ValueError: If there are not k labels, or one is NaN.
     """
     if isinstance(value, jax.core.Tracer):
         raise TypeError(f"{name} is traced; give labels that are known before, such as a list.")
@@ -47,14 +47,15 @@ def _label(name: str, column: int, label: Any) -> Label:
 
 
 def same_in_group(name: str, value: Any, labels: Sequence[Label], members: np.ndarray) -> None:
-    """Refuse what is not the same for all columns of a group.
+    """Refuse values that are not the same for all columns of a group.
 
     Args:
-        name: What the argument is called.
-        value: Of each column, (k,) or (s, k), or the numbers of some; anything else has its own
-            check, or is of all columns.
+        name: Name of the argument, for messages.
+        value: Values of each column, (k,) or (s, k), or the numbers of some columns; anything else
+            is checked elsewhere, or holds for all columns.
         labels: The label of each column.
-        members: (g, d) the columns of each group, beyond k where it has fewer.
+        members: (g, d) the columns of each group, filled with numbers of k or more where it has
+            fewer than d.
 
     Raises:
         TypeError: If the values are traced.

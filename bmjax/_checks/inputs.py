@@ -1,4 +1,4 @@
-"""The datasets that a user hands over, checked: X, y and weights of the samples."""
+"""Checks of the datasets that a user passes in: X, y and weights of the samples."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def data(X: ArrayLike, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
 def weighted_data(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """X, y and the weights of the samples, (n,); rows of weight zero are not looked at.
+    """X, y and the weights of the samples, (n,); the values in rows of weight zero are ignored.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
@@ -54,7 +54,7 @@ def weighted_data(
 
 
 def _pair(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
-    """X as (n, k), y as (n,), where they lie, and their common type."""
+    """X as (n, k) and y as (n,), on the host or device that holds them, and their common type."""
     features, target = floating_array("X", X), floating_array("y", y)
     if features.ndim != 2:
         raise ValueError(
@@ -81,9 +81,9 @@ def _pair(X: ArrayLike, y: ArrayLike) -> tuple[Any, Any, Any]:
 def rows(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some rows of a dataset as NumPy arrays of float64.
+    """X, y and weights for some rows of a dataset, as NumPy arrays of float64.
 
-    Rows of weight zero are cleared; without weights each row counts once.
+    Rows of weight zero are set to zero; without weights each row counts once.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
@@ -100,13 +100,13 @@ def rows(
     arrays = []
     for name, array, given in (("X", features, X), ("y", target, y)):
         if not np.isfinite(array).all():
-            finite(name, array, array.dtype, given)  # says what is wrong
+            finite(name, array, array.dtype, given)  # raises with the place
         arrays.append(array.astype(float, copy=False))
     return arrays[0], arrays[1], counts
 
 
 def at_hand(*values: Any) -> bool:
-    """Whether the values of arrays can be looked at, and all of them in this process."""
+    """Whether the values of all arrays are known, and held entirely by this process."""
     return all(
         known(leaf) and (not isinstance(leaf, jax.Array) or leaf.is_fully_addressable)
         for value in values
@@ -117,9 +117,9 @@ def at_hand(*values: Any) -> bool:
 def on_host(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.dtype]:
-    """X (n, k), y (n,) and weights as NumPy arrays as they came, and their type in JAX.
+    """X (n, k), y (n,) and weights as NumPy arrays of their own types, and the type of the fit.
 
-    Rows of weight zero are not looked at.
+    The values in rows of weight zero are ignored.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
@@ -144,19 +144,19 @@ def on_host(
         if not present.all():
             looked_at = features[present], target[present]
     for name, array, given in zip(("X", "y"), looked_at, (X, y), strict=True):
-        # The ends are NaN if an entry is, and no array of the size of X is made.
+        # The extremes are NaN if an entry is, and take no array of the size of X.
         ends = np.asarray([array.min(), array.max()])
         with np.errstate(over="ignore", invalid="ignore"):
             fits = np.isfinite(ends.astype(dtype)).all()
         if not fits:
-            finite(name, array, dtype, given)  # says what is wrong
+            finite(name, array, dtype, given)  # raises with the place
     return features, target, counts, dtype
 
 
 def host_data(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, y and weights (ones if none are given) as NumPy arrays of float64, absent rows cleared.
+    """X, y and weights (default: ones) as NumPy arrays of float64, with zeros in absent rows.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
@@ -172,17 +172,17 @@ def host_data(
 
 
 def outcomes(family: Any, y: Any, counts: Any = None, *, batch: bool = False) -> None:
-    """Refuse a target that a family cannot bring forth.
+    """Refuse a target that has probability zero in a family.
 
     Args:
         family: The family, None for the Gaussian.
-        y: (..., n) the target, at hand.
-        counts: (..., n) how often each row counts; rows of weight zero are not looked at.
-        batch: Whether there are several datasets: values that are not finite, or all the same, are
-            then left to the status of the dataset.
+        y: (..., n) the target, with known values.
+        counts: (..., n) how often each row counts; the values in rows of weight zero are ignored.
+        batch: Whether there are several datasets: one whose values are not finite, or all the same,
+            is then reported by its status.
 
     Raises:
-        ValueError: If y of a logistic fit is not of zeros and ones, or all the same.
+        ValueError: If y of a logistic fit holds other values than 0 and 1, or only one of them.
     """
     if family is None or family.has_units:
         return
@@ -206,7 +206,7 @@ def outcomes(family: Any, y: Any, counts: Any = None, *, batch: bool = False) ->
 
 
 def samples(X: ArrayLike, k: int, dtype: Any, *, values: bool = True) -> jax.Array:
-    """New samples in rows, for the k features of a fit, as (..., m, k).
+    """New samples in rows, over the k features of a fit, as (..., m, k).
 
     Args:
         X: The samples.
@@ -215,7 +215,7 @@ def samples(X: ArrayLike, k: int, dtype: Any, *, values: bool = True) -> jax.Arr
         values: Whether to refuse values that are not finite.
 
     Raises:
-        TypeError: If it is not an array of real numbers.
+        TypeError: If X is not an array of real numbers.
         ValueError: If there are not k columns or a value is not finite.
     """
     threads.enter()
@@ -231,10 +231,10 @@ def samples(X: ArrayLike, k: int, dtype: Any, *, values: bool = True) -> jax.Arr
 
 
 def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
-    """Weights of n samples, (n,), not negative.
+    """Weights of n samples, (n,), which must not be negative.
 
     Raises:
-        TypeError: If they are not real.
+        TypeError: If they are not real numbers.
         ValueError: If the shape does not fit or one is negative or not finite.
     """
     array = floating_array("sample_weights", value)
@@ -254,11 +254,13 @@ def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
 def batch(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
 ) -> tuple[Any, Any, Any, Any]:
-    """X as (b, n, k) or (n, k), y as (b, n), where they lie, weights, and the type to fit them in.
+    """X as (b, n, k) or (n, k), y and weights as (b, n), unmoved, and the type to fit them in.
 
-    With weights of (b, n) y may be (n,), the same for all; with (n,) they are.
+    With weights of (b, n), y may be (n,), shared by all datasets. Weights of (n,) are shared by
+    all.
 
-    Values are not checked: a dataset with NaN is reported by its status, among the others.
+    Values are not checked: a dataset with NaN is reported by its status and does not affect the
+    others.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.

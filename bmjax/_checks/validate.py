@@ -1,7 +1,7 @@
 """Input checks, made once, in Python, before anything is traced.
 
-Shapes and types are checked always; values only where they are at hand, which inside the
-caller's `jit` or `vmap` they are not.
+Shapes and types are always checked; values only where they are known, which they are not inside the
+caller's `jit` or `vmap`.
 """
 
 import numbers
@@ -17,16 +17,16 @@ from jax.typing import ArrayLike
 
 from bmjax._checks.arrays import column_labels, floating_array, real_array
 
-# What JAX counts in: more steps than it holds would take years, and so are as good as no limit.
+# The largest int32, which JAX counts in. More steps would take years, so it serves as no limit.
 MOST_STEPS = 2**31 - 1
 
 
 def chosen_features(name: str, value: Any, k: int) -> jax.Array:
-    """Some of k features, given as k booleans or by their numbers, as k booleans.
+    """A choice of features, given as k booleans or by their numbers, as k booleans.
 
     Raises:
-        TypeError: If it is neither.
-        ValueError: If there are not k booleans, or a number is not one of a feature.
+        TypeError: If the value is neither.
+        ValueError: If there are not k booleans, or a number is that of no feature.
     """
     array = real_array(name, value)
     if array.size == 0:
@@ -51,10 +51,10 @@ def chosen_features(name: str, value: Any, k: int) -> jax.Array:
 
 
 def key_words(key: jax.Array) -> list[int]:
-    """The numbers that a JAX random key is, of the new style or the old.
+    """The integers that make up a JAX random key, of the new style or the old.
 
     Raises:
-        TypeError: If it is not a key.
+        TypeError: If the value is not a key.
     """
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.key_data(key)
@@ -64,10 +64,10 @@ def key_words(key: jax.Array) -> list[int]:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False.
+    """The value as a Python bool.
 
     Raises:
-        TypeError: If it is neither.
+        TypeError: If it is neither True nor False.
     """
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} is {value!r}; it must be True or False.")
@@ -75,10 +75,10 @@ def flag(name: str, value: Any) -> bool:
 
 
 def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
-    """A number or k of them, as k of them.
+    """A number for each of k features, from one number or k of them.
 
     Raises:
-        TypeError: If it is not real.
+        TypeError: If the value is not real.
         ValueError: If it is neither a number nor k of them, or not finite.
     """
     array = floating_array(name, value)
@@ -88,10 +88,10 @@ def per_feature(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
 
 
 def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
-    """Inclusion rates: a number or k of them, in (0, 1].
+    """Inclusion rates in (0, 1] of k features, from one number or k of them.
 
     Raises:
-        TypeError: If it is not real.
+        TypeError: If the value is not real.
         ValueError: If the shape does not fit or a rate is outside (0, 1].
     """
     array = per_feature(name, value, k, dtype)
@@ -101,7 +101,7 @@ def rates(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
 
 
 def rate_rows(name: str, value: ArrayLike, k: int, dtype: Any) -> jax.Array:
-    """Inclusion rates of several starts, (s,) for all features or (s, k), as (s, k).
+    """Inclusion rates in [0, 1] of s starts, as (s, k), from (s,) for all features or (s, k).
 
     Raises:
         TypeError: If they are not real.
@@ -131,7 +131,7 @@ def number(
     high: float = float("inf"),
     open_low: bool,
 ) -> jax.Array:
-    """A real number within its range.
+    """A real number in the range from `low` to `high`, `low` itself excluded if `open_low`.
 
     Raises:
         TypeError: If it is not a real number.
@@ -152,7 +152,7 @@ def number(
 
 
 def option(name: str, value: Any) -> None:
-    """Refuse a solver's option that is not a positive Python number (None is the caller's).
+    """Refuse a solver's option that is not a positive Python number (the caller handles None).
 
     Raises:
         TypeError: If it is not a real number.
@@ -160,7 +160,7 @@ def option(name: str, value: Any) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}; it must be a number.")
-    size: Any = value  # not as a float, which a long int does not fit into
+    size: Any = value  # not as a float, which overflows for a long int
     if not 0 < size <= sys.float_info.max:
         raise ValueError(f"{name} is {value}; it must be above 0 and finite.")
 
@@ -183,7 +183,7 @@ def count(name: str, value: Any, *, low: int, high: int = MOST_STEPS) -> int:
 
 
 def steps(name: str, value: Any) -> int:
-    """A limit of steps, 0 or more; one beyond what JAX counts in is as good as none.
+    """A limit of steps, 0 or more, cut to the largest integer that JAX counts in.
 
     Raises:
         TypeError: If it is not a whole number.
@@ -195,11 +195,11 @@ def steps(name: str, value: Any) -> int:
 
 
 def choice(name: str, value: Any, among: Sequence[str]) -> str:
-    """One of some words.
+    """A word, which must be one of several.
 
     Raises:
-        TypeError: If it is not a word.
-        ValueError: If it is another.
+        TypeError: If it is not a string.
+        ValueError: If it is none of these words.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}; it must be one of {', '.join(among)}.")
@@ -213,25 +213,25 @@ def known(array: Any) -> bool:
 
 
 def cast(array: Any, dtype: Any) -> Any:
-    """The array in another type; what that cannot hold becomes infinite or zero in silence."""
+    """The array in another type; values out of its range become infinite or zero, without warning."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
 
 def finite(name: str, array: Any, dtype: Any, given: Any = None) -> jax.Array:
-    """The array in its final type, refused if an entry is not finite in it.
+    """The array in its final type; it is refused if an entry is not finite in that type.
 
     Args:
-        name: What the argument is called.
+        name: Name of the argument, for messages.
         array: Its values.
-        dtype: Their type in the end.
-        given: What the values came in, of which the message names the column if it is a frame.
+        dtype: The type to convert them to.
+        given: The user's argument; if it is a frame, the message names the column.
     """
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if not known(array):
         return array.astype(dtype)
     if isinstance(array, jax.Array):
-        # Also while the caller's function of something else is traced.
+        # Also while a function of other values is traced by the caller.
         with jax.ensure_compile_time_eval():
             converted = array.astype(dtype)
             good = bool(jnp.isfinite(converted).all())
@@ -258,7 +258,7 @@ def finite(name: str, array: Any, dtype: Any, given: Any = None) -> jax.Array:
 
 
 def broadcast(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """An array of a shape; on the host where its values are known, so that nothing is compiled."""
+    """The array broadcast to a shape, on the host if its values are known, to compile nothing."""
     if known(array):
         return jnp.asarray(np.broadcast_to(np.asarray(array), shape))
     return jnp.broadcast_to(array, shape)

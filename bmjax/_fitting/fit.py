@@ -155,7 +155,7 @@ def _at_hand(
     given: Checked,
     outputs: Outputs,
 ) -> Result:
-    """The fit of arrays with known values, padded to a rung of the ladder, in few enough slots.
+    """The fit of known arrays, padded to a rung of the ladder, in as few slots as it needs.
 
     Units are converted in NumPy, before and after, so that only the fit itself is compiled.
     """

@@ -131,7 +131,7 @@ def enter_on_host(
 def _framed(
     frame: Frame, values: np.ndarray, counts: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Centre and scale columns, the rows of `values`, in float64; also their means and divisors."""
+    """Columns (rows of `values`) centred and scaled in float64, with their means and divisors."""
     # What remains of a constant column is rounding, in the type that the numbers came in.
     given = values.dtype if np.issubdtype(values.dtype, np.floating) else np.dtype(np.float64)
     dust = DUST * float(np.finfo(given).eps)
