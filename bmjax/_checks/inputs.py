@@ -254,7 +254,7 @@ def weights_of_samples(value: ArrayLike, n: int, dtype: Any) -> jax.Array:
 def batch(
     X: ArrayLike, y: ArrayLike, sample_weights: ArrayLike | None = None
 ) -> tuple[Any, Any, Any, Any]:
-    """X as (b, n, k) or (n, k), y and weights as (b, n), unmoved, and the type to fit them in.
+    """X as (b, n, k) or (n, k), y and weights as (b, n), where they lie, and the type of the fit.
 
     With weights of (b, n), y may be (n,), shared by all datasets. Weights of (n,) are shared by
     all.

@@ -213,7 +213,7 @@ def known(array: Any) -> bool:
 
 
 def cast(array: Any, dtype: Any) -> Any:
-    """The array in another type; values out of its range become infinite or zero, without warning."""
+    """The array in another type; values out of its range become infinite or zero silently."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 

@@ -1,3 +1,3 @@
-"""`python -m bmjax`."""
+"""The command `python -m bmjax`."""
 
 from bmjax._cli.command import main as main

@@ -1,4 +1,4 @@
-"""Where compiled programs are kept between two runs of the command."""
+"""The cache of compiled programs, kept between runs of the command."""
 
 import os
 import sys
@@ -10,18 +10,18 @@ _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 def keep_programs(wanted: bool) -> None:
     """Have JAX keep compiled programs in the user's cache folder, unless told otherwise.
 
-    By the variables that JAX reads when it is imported: a process that has imported it, or a user
-    who has set them, keeps what they have. Where no folder can be made there is no cache.
+    This sets the variables that JAX reads when it is imported, so it does nothing if JAX has been
+    imported or the user has set the folder. If the folder cannot be made there is no cache.
 
     Args:
-        wanted: Whether to.
+        wanted: Whether to keep them.
     """
     if not wanted or "jax" in sys.modules or _VARIABLE in os.environ:
         return
     try:
         place = _user_cache() / "bmjax" / "programs"
         place.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no home, or none to write in
+    except (OSError, RuntimeError):  # no home folder, or no permission to write in it
         return
     if os.access(place, os.W_OK):
         os.environ[_VARIABLE] = str(place)
@@ -30,7 +30,7 @@ def keep_programs(wanted: bool) -> None:
 
 
 def _user_cache() -> Path:
-    """The folder that the system has for such files."""
+    """The user's cache folder on this operating system."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":

@@ -1,4 +1,4 @@
-"""Columns that hold categories: a 0/1 column for each level but the first, all of one group."""
+"""Categorical columns of a file: a 0/1 column for each level but the first, all in one group."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from bmjax._cli.errors import UsageError, listed, shown
 from bmjax._fitting.categories import Encoding, dummy_name
 
-# The levels of each column of categories, the first of which is the one that effects are against.
+# The levels of each categorical column; effects are relative to the first.
 Levels = Mapping[str, Sequence[str]]
 
 
 def levels_of(column: Any) -> tuple[str, ...]:
-    """The different values of a column of text in order, of numbers in theirs."""
+    """The distinct values of a column, sorted as numbers if all are numbers, else as text."""
     values = sorted(set(column.dropna().str.strip()))
     try:
         return tuple(sorted(values, key=float))
@@ -23,18 +23,18 @@ def levels_of(column: Any) -> tuple[str, ...]:
 
 
 def codes_of(column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
-    """The number of each value among the levels, NaN for one that is none."""
+    """The number of each value among the levels, NaN for a value that is not a level."""
     numbers = {level: float(number) for number, level in enumerate(levels)}
     return column.str.strip().map(numbers).to_numpy(np.float64)
 
 
 def dummy_names(name: str, levels: Levels) -> list[str]:
-    """The names of the columns that a column becomes; its own if it holds numbers."""
+    """The names of the 0/1 columns of a categorical column; its own name if it holds numbers."""
     return [dummy_name(name, level) for level in levels[name][1:]] if name in levels else [name]
 
 
 def labels_of(names: Sequence[str], levels: Levels) -> list[str | None] | None:
-    """The group of each column: the column of categories that it is of, or None."""
+    """The group label of each feature: the categorical column that it comes from, or None."""
     if not levels:
         return None
     columns = {dummy: name for name in levels for dummy in dummy_names(name, levels)}
@@ -44,15 +44,15 @@ def labels_of(names: Sequence[str], levels: Levels) -> list[str | None] | None:
 def expanded(
     values: NDArray[np.float64], names: Sequence[str], levels: Levels
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """Columns of numbers, and their names, for columns some of which hold codes of categories.
+    """The columns and names of the features, with categorical columns expanded to 0/1 columns.
 
     Args:
-        values: (n, columns) numbers, of categories their codes.
-        names: Their names.
-        levels: The levels of those that hold categories.
+        values: (n, columns) numbers; for categories, the numbers of the levels.
+        names: Names of the columns.
+        levels: Levels of each categorical column.
 
     Raises:
-        UsageError: A column of categories cannot be used as it is.
+        UsageError: If a categorical column has too few or too many levels, or a name occurs twice.
     """
     if not levels:
         return values, list(names)
@@ -73,7 +73,7 @@ def expanded(
 
 
 def described(levels: Levels) -> list[str]:
-    """A sentence on each column of categories."""
+    """A sentence on each categorical column."""
     return [
         f"{shown(name)} has {len(own)} levels, kept or pruned together; effects are against "
         f"{shown(own[0])}."

@@ -1,7 +1,7 @@
-"""The command `python -m bmjax`: fit a CSV file, or the diabetes data, and print what was kept.
+"""The command `python -m bmjax`: fit a CSV file, or the diabetes data, and print the features.
 
-Data flow one way: read, fit, report. What a user can get wrong is found before the fit, as a
-`UsageError` whose message names the place and the remedy; `main` alone turns it into a line on
+Data flow one way: read, fit, report. A mistake of the user is found before the fit and raised as a
+`UsageError` whose message names the place and the remedy; only `main` turns it into a line on
 stderr and exit status 2. pandas and rich belong to the `cli` extra and matplotlib to `plot`, so
 they are imported only where they are used; JAX is imported last, so that help and mistakes do not
 wait for it.
@@ -33,7 +33,7 @@ INTERRUPTED = "bmjax: interrupted."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
 
     Args:
         argv: the arguments after the command's name; those of the process if None.
@@ -59,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # Quietly, for the reader (`head`, say) has what it wanted; the status is that of rich.
+        # Without a message, since the reader (such as `head`) has all it wanted; the status is
+        # rich's.
         return 1
 
 
@@ -127,7 +128,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.plot is not None:
             import matplotlib
 
-            matplotlib.use("Agg")  # no window, and none needed
+            matplotlib.use("Agg")  # draws without a window
 
     console = Console(highlight=False)
     keep_programs(not args.no_cache)
@@ -149,15 +150,15 @@ def _fitted(
     about: tuple[str, str, str],
     notes: list[str],
 ) -> tuple[list[str], "Report"]:
-    """The fit, written to the files asked for: what went wrong with these, and the report.
+    """Make the fit and write the requested files; return their errors and the report.
 
     Args:
         args: the options.
         data: the data.
         kept: features that are never masked.
         levels: the levels of columns that held categories.
-        about: what the data are called, the target's name, and the family.
-        notes: what has been noticed so far.
+        about: the name of the data, the name of the target, and the family.
+        notes: sentences on how the data were converted.
     """
     source, target, family = about
     import jax
@@ -203,13 +204,13 @@ def _fitted(
             said=notes,
             levels=levels,
         )
-        # Before the table is printed, which a pipe may cut short.
+        # Files are written before the table is printed, which a closed pipe may cut short.
         return _write(args, report), report
 
 
 @contextmanager
 def _patience(console: Any) -> Iterator[None]:
-    """Says on a terminal that something is on its way, for the first fit has to be compiled."""
+    """Show on a terminal that the fit is running, since the first one has to be compiled."""
     if not console.is_terminal:
         yield
         return
@@ -218,7 +219,7 @@ def _patience(console: Any) -> Iterator[None]:
 
 
 def _write(args: argparse.Namespace, report: "Report") -> list[str]:
-    """Writes the files asked for; returns what went wrong."""
+    """Write the requested files; return the messages of those that failed."""
     from bmjax._cli import files
     from bmjax._io.files import write_whole
 

@@ -1,4 +1,4 @@
-"""The numbers that the command fits: rows that count, sizes that can be computed with, outcomes."""
+"""Checks of the data that the command fits: the outcomes, the weights, the sizes of the numbers."""
 
 import argparse
 from typing import NamedTuple
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from bmjax._cli.errors import UsageError
 
-# The square of an effect, which is a ratio of two columns, must be a number too.
+# The square of an effect, which is a ratio of two columns, must be a finite number too.
 _SMALLEST, _LARGEST = 1e-70, 1e70
 
 _Array = NDArray[np.float64]
 
 
 class Data(NamedTuple):
-    """Features, a row each sample; the target; names of the features; how often each row counts."""
+    """Features (n, k), the target (n,), names of the features, and weights of the rows (n,)."""
 
     X: _Array
     y: _Array
@@ -24,7 +24,7 @@ class Data(NamedTuple):
 
 
 def outcomes(args: argparse.Namespace, data: Data, target: str) -> tuple[str, Data, list[str]]:
-    """The family, the data with a target of zeros and ones if it is logistic, and what to note."""
+    """The family, the data (with a target of 0 and 1 if it is logistic), and sentences to note."""
     family, values = args.family, np.unique(data.y)
     notes = []
     if family is None:
@@ -44,7 +44,7 @@ def outcomes(args: argparse.Namespace, data: Data, target: str) -> tuple[str, Da
 
 
 def rows_that_count(data: Data, weights_name: str | None) -> Data:
-    """The data without rows of weight zero, which change nothing."""
+    """The data without rows of weight zero, which do not affect a fit."""
     if data.weights is None:
         return data
     counts = data.weights > 0
@@ -57,7 +57,7 @@ def rows_that_count(data: Data, weights_name: str | None) -> Data:
 
 
 def check_sizes(data: Data, target: str, args: argparse.Namespace) -> None:
-    """Raises if a column's values are too large or too small for their squares to be numbers."""
+    """Raise if the squares of a column's values would overflow or underflow."""
     columns = [*zip(data.names, data.X.T, strict=True), (target, data.y)]
     if data.weights is not None:
         columns.append((args.weights, data.weights))

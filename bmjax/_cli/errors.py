@@ -1,4 +1,4 @@
-"""What a user of the command can put right."""
+"""Errors that a user of the command can correct, and the checks that raise them."""
 
 import argparse
 import difflib
@@ -13,14 +13,14 @@ _LISTED = 12  # names in a message: enough to find a slip, few enough for a line
 
 
 class UsageError(Exception):
-    """Something the user can put right; the message says what and how."""
+    """An error that the user can correct; the message says what is wrong and how to correct it."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are a line or two, like all others, without the list of options."""
+    """A parser that raises its errors as `UsageError`, without the list of options."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises with what argparse has to say, with the option that comes near an unknown one."""
+        """Raise argparse's message, with the closest option if one is unknown."""
         message = message.removeprefix("argument ")
         unknown, found, words = message.partition("unrecognized arguments: ")
         if found and not unknown:
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole_number(text: str) -> int:
-    """The number that an option was given."""
+    """The value of an option as an integer."""
     try:
         return int(text)
     except ValueError:
@@ -40,7 +40,7 @@ def whole_number(text: str) -> int:
 
 @contextmanager
 def extras() -> Iterator[None]:
-    """Turns the absence of a package of an extra into a message that says how to get it."""
+    """Turn the absence of an optional package into an error that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -56,7 +56,7 @@ def extras() -> Iterator[None]:
 def check_column(
     option: str, source: str, names: Sequence[str], name: str, kind: str = "column"
 ) -> None:
-    """Raises if there is no column of a name, with those that come near."""
+    """Raise if there is no column of a name; the message names those that come near."""
     if name not in names:
         close = " or ".join(map(repr, difflib.get_close_matches(name, names)))
         hint = f" Did you mean {close}?" if close else ""
@@ -67,7 +67,7 @@ def check_column(
 
 
 def check_place(option: str, name: str | None, endings: Sequence[str], data: str | None) -> None:
-    """Raises if a file of that name cannot be what the option writes."""
+    """Raise if an option cannot write a file of that name, by its ending or its place."""
     if name is None:
         return
     path = Path(name)
@@ -86,12 +86,12 @@ def check_place(option: str, name: str | None, endings: Sequence[str], data: str
 
 
 def shown(name: str) -> str:
-    """A name in quotes if it would not be seen, break a line or move the cursor."""
+    """A name, in quotes if it is blank, would break a line or would move the cursor."""
     return name if name.strip() and name.isprintable() else repr(name)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names with commas between, the first dozen of them."""
+    """The first dozen of some names, joined by commas, and the number of the others."""
     names = list(names)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(map(shown, names[:_LISTED])) + more

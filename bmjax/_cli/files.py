@@ -1,4 +1,4 @@
-"""What the command writes: a saved fit, a table of the features, the picture."""
+"""The files that the command writes: a saved fit, a table of the features, a picture."""
 
 import io
 import math
@@ -16,14 +16,14 @@ from bmjax._results.saved import contents
 
 
 def saved(report: Report, ending: str) -> bytes:
-    """The fit as a file.
+    """The contents of the file of a fit.
 
     Args:
-        report: The fit.
+        report: The fit and its facts.
         ending: `.csv` for the features, `.json` or `.npz` for everything.
 
     Returns:
-        The contents of the file.
+        The contents.
     """
     table = report.result.to_pandas(report.names)
     selection = report.selection
@@ -95,7 +95,7 @@ def saved(report: Report, ending: str) -> bytes:
 
 
 def _finite(content: Any) -> Any:
-    """The same with null for NaN and infinity, which JSON lacks."""
+    """The content with None (null) for NaN and infinity, which JSON lacks."""
     if isinstance(content, dict):
         return {key: _finite(value) for key, value in content.items()}
     if isinstance(content, list):
@@ -104,14 +104,14 @@ def _finite(content: Any) -> Any:
 
 
 def picture(report: Report, ending: str) -> bytes:
-    """The coefficients as a picture.
+    """The contents of the file of a picture of the coefficients.
 
     Args:
-        report: The fit.
+        report: The fit and its facts.
         ending: `.png`, `.pdf` or `.svg`.
 
     Returns:
-        The contents of the file.
+        The contents.
     """
     import matplotlib.pyplot as plt
 

@@ -1,6 +1,6 @@
-"""The text of a CSV file and its header: how it is written, and what is wrong with either.
+"""The text and the header of a CSV file, its format, and the errors in them.
 
-Found by Python's own reader, so that mistakes are answered before pandas has been loaded.
+Read by Python's own `csv`, so that mistakes are reported before pandas is loaded.
 """
 
 import argparse
@@ -20,14 +20,14 @@ _GZIP = b"\x1f\x8b"
 
 
 class Form(NamedTuple):
-    """How a file is to be read.
+    """The format of a file.
 
     Attributes:
-        sep: What separates the values.
+        sep: The separator of values.
         decimal: The decimal mark.
-        comment: What a line that is left out begins with, or None.
-        numeric_header: Whether a first row of numbers is the header all the same.
-        drop_missing: Whether rows in which a value is missing are left out.
+        comment: The beginning of lines to leave out, or None.
+        numeric_header: Whether the first row is the header even if it is all numbers.
+        drop_missing: Whether to leave out rows with a missing value.
     """
 
     sep: str = ","
@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
 
 def add_form(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say how a file is to be read."""
+    """Add the options that describe the format of a file."""
     add = parser.add_argument_group("how FILE is written").add_argument
     add("--sep", metavar="C", default=",", help="what separates the values, 'tab' too; default: ,")
     add("--decimal", metavar="C", default=".", help="the decimal mark; default: .")
@@ -52,7 +52,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
 
 
 def form_of(args: argparse.Namespace) -> Form:
-    """The options of `add_form`, checked."""
+    """The format given by the options of `add_form`, checked."""
     sep: str = "\t" if args.sep in ("tab", "\\t") else args.sep
     if len(sep) != 1 or sep in "\"\r\n.'" or sep.isalnum():
         raise UsageError(
@@ -68,10 +68,10 @@ def form_of(args: argparse.Namespace) -> Form:
 
 
 def read_header(path: str, form: Form) -> tuple[str, list[str]]:
-    """The text of a file, lines that are left out emptied, and the names of its columns.
+    """The text of a file, with lines that are left out made empty, and the names of its columns.
 
     Raises:
-        UsageError: The file cannot be read, or its header is of no use.
+        UsageError: If the file cannot be read, or its header cannot be used.
     """
     text = _read_text(path)
     if form.comment is not None:
@@ -107,7 +107,7 @@ def _read_text(path: str) -> str:
 
 
 def _without_comments(text: str, mark: str) -> str:
-    """The same with empty lines for comments, so that lines keep their numbers."""
+    """The text with empty lines in place of comments, so that lines keep their numbers."""
     lines, quoted = [], False
     for line in io.StringIO(text, newline=""):
         if not quoted and line.lstrip().startswith(mark):
@@ -119,7 +119,7 @@ def _without_comments(text: str, mark: str) -> str:
 
 
 def records_of(path: str, text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row, the header too, with the line it starts in; skips blank lines, as pandas."""
+    """Yield each row, the header first, and its first line; skip blank lines, as pandas does."""
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, skipinitialspace=True, delimiter=form.sep)
     end = 0
@@ -165,7 +165,7 @@ def _check_header(path: str, names: list[str], form: Form) -> None:
 
 
 def check_target(path: str, names: list[str], target: str | None, weights: str | None) -> str:
-    """The name of the target, if columns of both names are there."""
+    """The name of the target, checked together with that of the weights."""
     if target is None:
         raise UsageError(
             "which column is to be predicted? Name it with --target NAME.\n"

@@ -1,4 +1,4 @@
-"""What may be given to the command: its options, and what is wrong with them whatever the data."""
+"""The options of the command, and the checks of them that need no data."""
 
 import argparse
 import csv
@@ -42,7 +42,7 @@ a file could not be written; 130 after Ctrl-C."""
 
 
 def parser() -> Parser:
-    """The parser of the command, but for `predict`."""
+    """The parser of the command without `predict`."""
     whole = Parser(
         prog="python -m bmjax",
         description=_DESCRIPTION,
@@ -115,7 +115,7 @@ def parser() -> Parser:
 
 
 class _Version(argparse.Action):
-    """Shows the version, looked up only then."""
+    """Show the version, which is looked up only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         print(f"bmjax {bmjax.__version__}")
@@ -123,7 +123,7 @@ class _Version(argparse.Action):
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raises for what is wrong whatever the data are."""
+    """Raise if options are wrong for any data."""
     if args.file is None:
         for option in ("target", "weights", "categorical"):
             if getattr(args, option):
@@ -155,7 +155,7 @@ def columns_named(
     names: Sequence[str],
     taken: Sequence[str | None] = (),
 ) -> list[str]:
-    """The columns that an option names, each once, from lists of them."""
+    """The columns that an option names in comma-separated lists, each once."""
     try:
         found = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row]
     except csv.Error as error:

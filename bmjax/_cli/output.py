@@ -1,4 +1,4 @@
-"""What the command `python -m bmjax` puts out: the printed table, saved files and the picture."""
+"""The report of the command `python -m bmjax`: the printed table of features, facts and notes."""
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _Array = NDArray[np.float64]
-_NAME, _LONG_NAME = 8, 20  # columns that a name has at least on a terminal; and elsewhere at most
+_NAME, _LONG_NAME = 8, 20  # least width of a name on a terminal; largest width elsewhere
 
 
 class Report(NamedTuple):
-    """A fit and all there is to say about it, NumPy and plain Python.
+    """A fit with everything that the command reports of it, in NumPy arrays and plain Python.
 
     Attributes:
-        result: What `bmjax.fit` returned.
-        selection: What `bmjax.stability_selection` returned, if asked for.
-        posterior: What `bmjax.posterior` returned, if asked for.
+        result: The result of `bmjax.fit`.
+        selection: The result of `bmjax.stability_selection`, or None.
+        posterior: The result of `bmjax.posterior`, or None.
         summary: The facts and notes of the fit.
         names: Names of the features.
-        kept: Those that are never masked.
+        kept: Names of the features that are never masked.
         rows: Number of rows.
-        weight: Sum of their weights.
+        weight: Sum of the weights of the rows.
         intercept: Whether the level of the target was fitted.
-        least_squares: Effects of all features by least squares.
-        unique: Whether these are the only ones.
-        constant: Which features are constant.
-        source: Where the data are from.
+        least_squares: Effects of all features by least squares, (k,).
+        unique: Whether least squares has only this solution.
+        constant: Whether each feature is constant, (k,).
+        source: Name of the file, or of the embedded data.
         target: Name of the target.
-        weights_name: Column of the weights.
-        seed: Of the resamples.
-        said: Sentences on what was done to the data.
-        levels: The levels of columns that held categories.
+        weights_name: Name of the column of weights, or None.
+        seed: Seed of the stability selection and the posterior.
+        said: Sentences on how the data were converted.
+        levels: Levels of each categorical column.
     """
 
     result: bmjax.Result
@@ -77,12 +77,12 @@ class Report(NamedTuple):
         intercept: bool,
         **labels: Any,
     ) -> "Report":
-        """Works out what the fit does not say itself. float64 must be enabled."""
-        # By the values, not by a zero deviation, which the rounding of the mean would spoil.
+        """Compute what the fit itself does not report. float64 must be enabled."""
+        # Judged by the values, since rounding of the mean would spoil a standard deviation of zero.
         constant = np.all(X[0] == X if intercept else X == 0, axis=0)
         level = float(y[0]) if intercept and np.ptp(y) == 0 else 0.0
         full = refit(X, y - level, ~constant, intercept=intercept, sample_weights=weights)
-        # What is left of no effect at all by rounding would be shown with all its digits.
+        # Effects that are zero but for rounding would be shown with all their digits.
         spread = np.ptp if intercept else lambda values, axis: np.max(np.abs(values), axis)
         dust = np.abs(full.coef) * spread(X, 0) < 1e-9 * spread(y, 0)
         weight = float(len(y) if weights is None else weights.sum())
@@ -105,11 +105,12 @@ class Report(NamedTuple):
 
 
 def show(console: "Console", report: Report) -> None:
-    """Prints title, table of features, notes, and figures of the fit.
+    """Print the title, the table of features, the facts of the fit and the notes.
 
     Args:
-        console: Where to; a name that its encoding cannot express is written with escapes.
-        report: The fit.
+        console: The console to print to; a name that its encoding cannot express is written with
+            escapes.
+        report: The fit and its facts.
     """
     from rich.table import Table
     from rich.text import Text
@@ -125,14 +126,14 @@ def show(console: "Console", report: Report) -> None:
             console.print(text(line))
 
     columns = _columns(report, "+-" if "\\" in str(text("±")) else "±")
-    # A narrower table would lose digits; a narrower terminal breaks the lines and keeps them.
+    # A narrower table would lose digits; a narrower terminal only breaks the lines.
     widths = [max(len(line) for line in (*head.split("\n"), *cells)) for head, cells in columns]
     name = _NAME
     if not console.is_terminal:  # nothing breaks the lines of a file or a pipe
         name = min(max(len(shown(name)) for name in report.names), _LONG_NAME)
     console.width = max(console.width, name + sum(widths) + 3 * len(widths) + 4)
     table = Table()
-    table.add_column("feature", overflow="fold")  # a long name takes more lines, losing nothing
+    table.add_column("feature", overflow="fold")  # a long name takes several lines
     for (head, _), width in zip(columns, widths, strict=True):
         table.add_column(Text(head, justify="right"), no_wrap=True, min_width=width)
     for j, name in enumerate(report.names):
@@ -158,7 +159,7 @@ def show(console: "Console", report: Report) -> None:
 
 
 def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
-    """Heading and cells of each column of the table but that of the names."""
+    """Heading and cells of each column of the table except that of the names."""
     summary, k = report.summary, len(report.names)
     errors = np.full(k, np.nan) if summary.standard_errors is None else summary.standard_errors
     verdicts = [
@@ -183,7 +184,7 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
         ]
         columns.append(("stability", cells))
     if report.posterior is None and report.selection is None and summary.standardized is not None:
-        # Beside the others there is no room for it in 80 columns.
+        # With the other columns it does not fit into 80 characters.
         cells = ["0" if v == 0 else f"{v:.3f}" for v in summary.standardized]
         columns.append(("effect\nin sd", cells))
     if report.posterior is not None:
@@ -194,7 +195,7 @@ def _columns(report: Report, plus_minus: str) -> list[tuple[str, list[str]]]:
 
 
 def _figures(report: Report) -> dict[str, str]:
-    """What there is to say of the fit as a whole, by label."""
+    """The facts of the fit as a whole, by label."""
     result, selection = report.result, report.selection
     support = report.summary.support
     figures = {"kept": f"{np.count_nonzero(support)} of {_count(report.names)}"}
@@ -227,7 +228,7 @@ def _figures(report: Report) -> dict[str, str]:
 
 
 def notes(report: Report) -> list[str]:
-    """Sentences on how to read the fit, and what to beware of."""
+    """Sentences on how to read the fit, and warnings."""
     odds = report.summary.odds
     unit = "log-odds" if odds else "units of the target"
     found = [
@@ -264,9 +265,9 @@ def notes(report: Report) -> list[str]:
 
 
 def _aligned(values: Iterable[float], digits: int) -> list[str]:
-    """Writes each figure with so many digits, decimal points below each other.
+    """Format each number with a number of digits, decimal points below each other.
 
-    Zero without decimals is exact; NaN is left out.
+    An exact zero has no decimals; NaN is an empty cell.
     """
     written = ["0" if v == 0 else "" if np.isnan(v) else f"{v:#.{digits}g}" for v in values]
     parts = [figure.rstrip(".").partition(".") for figure in written]

@@ -1,4 +1,4 @@
-"""`python -m bmjax predict`: what a saved fit says of new rows."""
+"""`python -m bmjax predict`: predictions of a saved fit at new rows."""
 
 import argparse
 import csv
@@ -32,7 +32,7 @@ examples:
 
 
 def parser() -> Parser:
-    """The options."""
+    """The parser of `predict`."""
     made = Parser(
         prog="python -m bmjax predict",
         description=_DESCRIPTION,
@@ -49,7 +49,7 @@ def parser() -> Parser:
 
 
 def _new_rows(result: Any, table: Table, levels: Levels) -> NDArray[np.float64]:
-    """(m, k) features; one that was pruned has no effect, wherever it is."""
+    """(m, k) features of the new rows; pruned ones, which have no effect, are at their center."""
     features = result.feature_names()
     X = np.tile(result.center.astype(float), (len(table.values), 1))
     for name in table.names:
@@ -62,7 +62,7 @@ def _new_rows(result: Any, table: Table, levels: Levels) -> NDArray[np.float64]:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Predicts; returns the exit status."""
+    """Run `predict` and return the exit status."""
     args = parser().parse_args(argv)
     form = form_of(args)
     check_place("--save", args.save, (".csv",), args.file)
@@ -91,7 +91,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"{args.fit} holds a batch of fits; save the one to predict with.")
     features = result.feature_names()
     kept = [name for name, keep in zip(features, result.support, strict=True) if keep]
-    # Where the command has made columns of a column of categories, that is what has to be there.
+    # Of 0/1 columns that the command made, the file must have the categorical column.
     levels = (about.get("settings") or {}).get("categories") or {}
     groups = labels_of(features, levels) or [None] * len(features)
     raw = dict(zip(features, groups, strict=True))
@@ -102,7 +102,7 @@ def run(argv: Sequence[str]) -> int:
             f"{args.file} has no column {listed(missing)}, which the fit has kept.\n"
             f"Columns: {listed(names)}"
         )
-    wanted = kept or names[:1]  # the file has some rows, whatever is looked at
+    wanted = kept or names[:1]  # some column, to count the rows
     categories = {name: levels[name] for name in wanted if name in levels}
     table = read_values(args.file, text, names, wanted, form, categories=categories, least=1)
     X = _new_rows(result, table, categories)

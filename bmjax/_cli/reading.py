@@ -1,4 +1,4 @@
-"""What the command reads: a CSV file as numbers, or a message that says what is wrong with it."""
+"""The values of a CSV file as numbers, or an error that says what is wrong with them."""
 
 import io
 import reprlib
@@ -13,19 +13,19 @@ from bmjax._cli.errors import UsageError, extras, listed
 from bmjax._cli.header import Form, records_of
 
 _Array = NDArray[np.float64]
-# Words that are 0 and 1, in a column that holds no others.
+# Words that are taken as 0 and 1 in a column that holds no others.
 _WORDS = ({"no": 0.0, "yes": 1.0}, {"false": 0.0, "true": 1.0})
 
 
 class Table(NamedTuple):
-    """Columns of a file.
+    """Columns of a file as numbers.
 
     Attributes:
-        values: (n, columns) numbers.
+        values: (n, columns) numbers, all finite.
         names: Names of the columns.
-        notes: Sentences on what was done to them.
+        notes: Sentences on how they were converted.
         rows: (n,) the number of each row in the file, from 1, blank lines not counted.
-        levels: The levels of columns that hold categories, of which `values` has the numbers.
+        levels: Levels of each categorical column, for which `values` holds their numbers.
     """
 
     values: _Array
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     levels: dict[str, tuple[str, ...]]
 
     def column(self, name: str) -> _Array:
-        """The column of a name."""
+        """The values of the column of a name."""
         return self.values[:, self.names.index(name)]
 
 
@@ -54,27 +54,27 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
     """Columns of a file as numbers.
 
     Args:
-        path: The file, for messages.
-        text: What is in it.
-        names: The names in its header.
+        path: The path of the file, for messages.
+        text: The text of the file.
+        names: The names in the header.
         wanted: The columns to read; others may hold anything.
-        form: How it is written.
-        target: The column that may hold any two words, of which the second in order is taken as 1;
-            None where rows are read to be predicted.
+        form: The format of the file.
+        target: The column that may hold any two words, of which the second in sorted order is taken
+            as 1; None if the rows are read for a prediction.
         weights: The column in which no number may be negative.
-        categories: The columns that hold categories, with their levels if these are known.
-        least: How many rows there have to be.
+        categories: The categorical columns, with their levels, or None to find these.
+        least: The least number of rows.
 
     Raises:
-        UsageError: A row or a value cannot be used as it is.
+        UsageError: If a row or a value cannot be used.
     """
     with extras():
         import pandas as pd
 
     try:
         # The header is read as a row among the others: pandas then holds each row to its width,
-        # where it would otherwise take a first column too many for an index. As objects, since
-        # the numbers are parsed below, where the column with a bad one can be named.
+        # where it would otherwise take an extra first column for an index. As objects, since the
+        # numbers are parsed below, where an error can name the column.
         table = pd.read_csv(
             io.StringIO(text, newline=""),
             header=None,
@@ -152,18 +152,18 @@ def read_values(  # noqa: PLR0913 - two of them only for messages
 
 
 def _parsed(column: Any, decimal: str, *, any_two: bool = False) -> tuple[_Array, list[str]]:
-    """A column as numbers, NaN where it holds none, and the words that were taken for 0 and 1.
+    """A column as numbers, NaN where it holds none, and the words that were taken as 0 and 1.
 
     Args:
-        column: What is written in it.
-        decimal: The mark of decimals.
-        any_two: Whether any two words are, and not just those for no and yes.
+        column: The column as text.
+        decimal: The decimal mark.
+        any_two: Whether any two words are taken as 0 and 1, not just no and yes, or false and true.
     """
     import pandas as pd
 
     plain = column
     if decimal == ",":
-        # A point is then a mark of thousands, which nobody can tell from a decimal one.
+        # A point is then a separator of thousands, which cannot be told from a decimal mark.
         plain = plain.where(~plain.str.contains(".", regex=False, na=False), "not a number")
         plain = plain.str.replace(",", ".", regex=False)
     values = np.asarray(pd.to_numeric(plain, errors="coerce"), np.float64)
@@ -181,7 +181,7 @@ def _parsed(column: Any, decimal: str, *, any_two: bool = False) -> tuple[_Array
 
 
 class _Trouble(NamedTuple):
-    """What a message on a value needs to say where it is."""
+    """The values as they were read, with which a message can name the place of a bad one."""
 
     path: str
     text: str
@@ -191,14 +191,14 @@ class _Trouble(NamedTuple):
     form: Form
 
     def refuse(self, bad: NDArray[np.bool_], problem: str, remedy: str) -> None:
-        """Raises if a value is bad, with the first column, the line and the remedy."""
+        """Raise if a value is bad; the message names the first column, the line and the remedy."""
         bad = bad & self.present[:, None]
         if not bad.any():
             return
         column, *others = np.flatnonzero(bad.any(axis=0)).tolist()
         row = int(np.argmax(bad[:, column]))
         found = problem.format(reprlib.repr(self.raw[row, column]))
-        # Counted as an editor counts: blank lines too, and a quoted value may run over several.
+        # Lines are counted as in an editor: blank lines count, and a quoted value may span several.
         records = records_of(self.path, self.text, self.form)
         line = next(start for i, (start, _) in enumerate(records) if i == row + 1)
         also = f" (as have other columns: {listed(self.names[j] for j in others)})"
