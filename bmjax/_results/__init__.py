@@ -1,1 +1,1 @@
-"""What a fit says: effects and their covariance, refit, summary, derivatives."""
+"""The results of a fit: effects and their covariance, refit, summary, derivatives."""

@@ -1,4 +1,4 @@
-"""How well the data determine the effects of the features that a fit has kept."""
+"""The covariance of the effects of the features that a fit has kept."""
 
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ class Products(NamedTuple):
     """The sums over samples that the covariance of the effects needs, by slot.
 
     Attributes:
-        omega: Second moments of the masked features.
+        omega: Second moments of the masked features, Omega of equation (12) of the paper.
         gram: X'X.
         slope: X'(y - X coef).
         square: ||y - X coef||^2.
-        correlation: Of the columns with all columns.
+        correlation: Correlation of the columns in the slots with all columns.
     """
 
     omega: Float[Array, "m m"]
@@ -34,18 +34,18 @@ class Products(NamedTuple):
 def uncertainty(
     problem: Problem, state: State, features: Int[Array, " m"], columns: Problem
 ) -> Uncertainty:
-    """Covariances of the effects, the support taken as known, and correlation of the columns.
+    """Covariances of the effects, with the support taken as known, and correlations of the columns.
 
-    Given the masks: the bound is quadratic in the weights with second derivative -lambda Omega,
-    and at its maximum the mixed derivative with the noise precision is zero, so the inverse of
-    lambda Omega over the active features is the covariance of the weights, whether the noise is
-    known or learned. An effect is a weight times its inclusion rate, which counts as known. Masks
-    that are fitted to the noise are taken for real, so this is too sure of itself.
+    Given the masks, the bound is quadratic in the weights with second derivative -lambda Omega, and
+    at its maximum the mixed derivative with the noise precision is zero, so the inverse of lambda
+    Omega over the active features is the covariance of the weights, whether the noise is known or
+    learned. An effect is a weight times its inclusion rate, which counts as known. Masks that are
+    fitted to the noise count as real, so these covariances are too small.
 
     With the masks summed out, the mean of y is linear in the effects and its variance is on average
-    that of what they leave, so the covariance is that of least squares on the support, with the
-    noise variance ||y - X coef||^2 / (n - p); where the noise is known, with its variance and the
-    masks'.
+    that of the residual, so the covariance is that of least squares on the support, with the noise
+    variance ||y - X coef||^2 / (n - p); where the noise is known, with the sum of its variance and
+    that of the masks.
 
     Reference: for the first, Davison, "Statistical Models", 2003, chapter 4 (observed
     information); for the second, chapter 8 (least squares).
@@ -53,8 +53,9 @@ def uncertainty(
     Args:
         problem: The dataset.
         state: A fitted state.
-        features: The features that it is about, by slot.
-        columns: The dataset whose columns are correlated: that before rows have been multiplied.
+        features: The features of the state, by slot.
+        columns: The dataset whose columns are correlated: the one before a family has weighted its
+            rows.
     """
     xp = namespace(problem)
     part = gathered(problem, features)
@@ -85,11 +86,11 @@ def uncertainty_of(
     Args:
         problem: The dataset.
         state: A fitted state.
-        features: The features that it is about.
+        features: The features of the state, by slot.
         products: The sums over samples.
     """
     xp = namespace(state)
-    # In this order, so that a feature hardly included does not divide by its rate.
+    # In this order, so that nothing is divided by the rate of a feature that is hardly included.
     size = state.inclusion / xp.sqrt(state.noise_precision)
     given_masks = inverse_over(products.omega, state.active) * size[:, None] * size[None, :]
     coef = xp.where(state.active, state.coef, 0)
@@ -111,7 +112,7 @@ def uncertainty_of(
         by_slot=variance * inverse,
         by_slot_given_masks=given_masks,
         correlation=products.correlation,
-        # One round of refinement from the effects of the fit, which lie near.
+        # One round of refinement from the effects of the fit, which are close.
         least_squares_by_slot=coef + inverse @ products.slope,
         relative_size=xp.where(of_y > 0, sizes, 0),
         r_squared=xp.where(of_y > 0, explained, 0),
@@ -122,7 +123,7 @@ def uncertainty_of(
 def _of_masks(
     problem: Problem | Totals, state: State, gram: Float[Array, "m m"]
 ) -> Float[Array, ""]:
-    """The variance that masks give the predictor, on average over samples."""
+    """The variance of the predictor due to the masks, averaged over samples."""
     xp = namespace(state)
     coef = xp.where(state.active, state.coef, 0)
     if problem.groups is None:
@@ -133,7 +134,7 @@ def _of_masks(
 
 
 def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "m k"]:
-    """Correlation of the columns in the slots with all columns, 0 for a constant one."""
+    """Correlation of the columns in the slots with all columns, 0 for a constant column."""
     xp, n = namespace(problem), problem.num_samples
     own, size = (_one_over_spread(data) for data in (part, problem))
     (first,) = summed(lambda _, part, __: (part.total(part.X),), problem, part, state)
@@ -144,7 +145,7 @@ def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "
         return away @ problem.X.T, away.sum(axis=1), problem.total(problem.X)
 
     product, left, totals = summed(of_samples, problem, part, state)
-    # What rounding has left in the mean is taken out here.
+    # This removes the rounding error of the mean.
     product = (product - left[:, None] * (totals / n)[None, :]) / n
     return xp.clip(product * own[:, None] * size[None, :], -1, 1)
 
@@ -155,7 +156,7 @@ def _one_over_spread(data: Problem) -> Float[Array, " k"]:
         return _around(data, data.mean(data.X))
     counts = np.ones_like(data.y) if data.sample_weights is None else data.sample_weights
     mean = data.X @ counts / data.num_samples
-    # On the host without a copy of X, but for columns whose squares would cancel.
+    # On the host without a copy of X, except for columns whose squares would cancel.
     variance = data.squares / data.num_samples - mean**2
     size = np.where(variance > 0, 1 / np.sqrt(np.where(variance > 0, variance, 1)), 0)
     cancels = mean**2 > 0.1 * variance
@@ -164,7 +165,7 @@ def _one_over_spread(data: Problem) -> Float[Array, " k"]:
 
 
 def _around(data: Problem, mean: Float[Array, " k"]) -> Float[Array, " k"]:
-    """One over the standard deviation of each column, from its distances to a mean."""
+    """One over the standard deviation of each column, from its deviations from a mean."""
     xp = namespace(data)
     away = data.X - mean[:, None]
     variance = data.mean(away**2)

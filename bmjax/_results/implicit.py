@@ -1,15 +1,15 @@
-"""How a fit moves with its data: the implicit function theorem at the maximum of the bound.
+"""Derivatives of a fit in its data, by the implicit function theorem at the maximum of the bound.
 
 A fit ends where the slope of the bound in every mask mean and in theta = (weights, log-odds, log
-noise precision) is zero. While the support and the optimum stay, that equation says how its
+noise precision) is zero. While the support and the optimum stay, that equation determines how its
 solution moves with the data d = (X, y, sample weights), with no need to differentiate the
 iterations that led there:
 
-    -d(slope)/d(theta) dtheta = d(slope)/d(d) dd,    the masks of each sample following both.
+    -d(slope)/d(theta) dtheta = d(slope)/d(d) dd,    where the masks of each sample follow both.
 
-The masks are eliminated first. Those of one sample solve a system of a diagonal matrix and a
+The masks are eliminated first. Those of one sample solve a system whose matrix is diagonal plus a
 product of two vectors, so nothing larger than (k, n) is formed; 2 k + 1 unknowns are left. The
-bound itself moves as it does with the solution held, since its slope in the solution is zero.
+derivative of the bound is that at a fixed solution, since its slope in the solution is zero.
 
 Reference:
     Krantz and Parks, "The Implicit Function Theorem", 2002; for fitted models Blondel et al.,
@@ -28,7 +28,7 @@ from bmjax._model.problem import Problem, State
 from bmjax._model.steps import exact_fit
 from bmjax._runtime.precision import full_precision
 
-# A rate whose log-odds have further to go than this is on its way to 0 or 1, not at rest.
+# A rate whose log-odds would still move by more than this drifts to 0 or 1 and is not at rest.
 _AT_REST = 1.0
 
 
@@ -54,20 +54,20 @@ class Optimum(NamedTuple):
 def optimum(problem: Problem, state: State, bound: Float[Array, ""]) -> Optimum:
     """A finished fit, differentiable in X, y, sample weights and a known noise precision.
 
-    Forward and reverse mode cost as much as a few E steps for each feature, and nothing where they
-    are not asked for. The derivative is that of the maximum that the state is next to, and as exact
-    as the state is near. The state itself counts as constant. What does not move with the data is
-    held: a feature that was pruned, an unmasked one's rate, a rate of exactly 1, a noise precision
-    that is known or at its cap, and a rate that is not at rest (a Newton step would move its
-    log-odds by more than 1), because it drifts to 0 or 1, or the fit was cut short.
+    Forward and reverse mode cost as much as a few E steps for each feature, and nothing if no
+    derivative is taken. The derivative is that of the maximum next to the state, and the nearer the
+    state the more exact. The state itself counts as constant. These are held fixed: a feature that
+    was pruned, an unmasked one's rate, a rate of exactly 1, a noise precision that is known or at
+    its cap, and a rate that is not at rest (a Newton step would move its log-odds by more than 1),
+    because it drifts to 0 or 1, or the fit was cut short.
 
     Args:
         problem: The dataset.
-        state: Where the fit ended.
-        bound: Its lower bound.
+        state: The state at the end of the fit.
+        bound: The lower bound at the state.
 
     Returns:
-        The fit.
+        The numbers of the fit.
 
     Raises:
         NotImplementedError: If it is differentiated a second time.
@@ -94,7 +94,8 @@ def _(
     data, moved = _Data.of(problem), _Data.of(move)
     _, bound = jax.jvp(lambda data: lower_bound(data.within(problem), state), (data,), (moved,))
     if move.noise_precision is not None:
-        # The state's precision follows the known one: n / 2 less half of E||residual||^2.
+        # The state's precision follows the known one; the slope in its log is n / 2 less half of
+        # lambda E||residual||^2.
         sum_squares = _slope(problem, *_held(problem, state)[:2]).log_precision
         bound += sum_squares * log_precision
     return optimum(*primals), _differential(problem, state, moved, log_precision)._replace(
@@ -103,7 +104,7 @@ def _(
 
 
 class _Data(NamedTuple):
-    """The numbers of a problem that a fit moves with."""
+    """The data of a problem that the derivatives are taken in."""
 
     X: Float[Array, "k n"]
     y: Float[Array, " n"]
@@ -131,7 +132,7 @@ def _(primals, tangents):
 
 
 class _Theta(NamedTuple):
-    """The unknowns, without ends: log-odds are 0 where a rate is 0 or 1."""
+    """The unknowns, all finite: log-odds are set to 0 where a rate is 0 or 1."""
 
     weights: Float[Array, " k"]
     log_odds: Float[Array, " k"]
@@ -149,7 +150,7 @@ def _theta(flat: Float[Array, " d"]) -> _Theta:
 def _held(
     problem: Problem, state: State
 ) -> tuple["_Theta", Float[Array, "k n"], Bool[Array, " k"]]:
-    """The solution, without ends, its masks, and the features whose rate is inside (0, 1)."""
+    """The solution as `_Theta`, its mask means, and the features whose rate is inside (0, 1)."""
     interior = state.active & jnp.isfinite(state.log_odds) & problem.maskable
     theta = _Theta(
         weights=jnp.where(state.active, state.weights, 0),
@@ -163,7 +164,7 @@ def _held(
 def _differential(
     problem: Problem, state: State, moved: _Data, moved_precision: Float[Array, ""]
 ) -> Optimum:
-    """The move of a fit with its data and the log of a known noise precision; linear in both."""
+    """The derivative of a fit along moves of its data and of the log of a known noise precision."""
     active, data = state.active, _Data.of(problem)
     theta, mask, interior = _held(problem, state)
     spread = jnp.where(interior[:, None], mask * (1 - mask), 0)
@@ -184,9 +185,9 @@ def _differential(
     curvature = -jax.lax.map(lambda e: slope_with_masks(_theta(e), still), basis)
     learned = jnp.asarray(problem.noise_precision is None) & ~exact_fit(problem, state)
 
-    # A rate is at rest where a Newton step, with what the masks have still to go, leaves it near.
-    # First each unknown alone: a rate on its way to 1 may have a step to make that is so long
-    # that it would carry all others along.
+    # A rate is at rest if a Newton step, with the masks moved to their maxima, changes it little.
+    # First each unknown is judged alone: the step of a rate that drifts to 1 may be so long that it
+    # would carry all others along.
     to_go = jnp.where(interior[:, None], jax.nn.sigmoid(logits) - mask, 0)
     zero = _theta(jnp.zeros_like(basis[0]))
     left = slope.flat() + slope_move(zero, settle(to_go), still).flat()
@@ -210,7 +211,7 @@ def _differential(
 
 
 def _logits(problem: Problem, mask: Float[Array, "k n"], theta: _Theta) -> Float[Array, "k n"]:
-    """The log-odds of every mask at its maximum, the other masks given: equation (11)."""
+    """The log-odds of every mask mean at its maximum given the others, equation (11)."""
     effects = problem.X * theta.weights[:, None]
     residual = problem.y - theta.weights @ (mask * problem.X)
     gain = jnp.exp(theta.log_precision) * effects * (residual[None] + (mask - 0.5) * effects)
@@ -219,9 +220,9 @@ def _logits(problem: Problem, mask: Float[Array, "k n"], theta: _Theta) -> Float
 
 
 def _slope(problem: Problem, theta: _Theta, mask: Float[Array, "k n"]) -> _Theta:
-    """The slope of the bound in theta, the masks given; zero after an M step.
+    """The slope of the bound in theta at given masks; zero after an M step.
 
-    From sums over samples alone, so that a direction costs no more than the (k, n) arrays hold.
+    It uses sums over samples only, so that a direction costs one pass over the (k, n) arrays.
     """
     n = problem.num_samples
     precision = jnp.exp(theta.log_precision)
@@ -230,7 +231,7 @@ def _slope(problem: Problem, theta: _Theta, mask: Float[Array, "k n"]) -> _Theta
     variance = problem.total(problem.X**2 * (mask - mask**2))
     sum_squares = problem.total(left**2) + theta.weights**2 @ variance
     p, q = jax.nn.sigmoid(theta.log_odds), jax.nn.sigmoid(-theta.log_odds)
-    excess = problem.mean(mask) * q - problem.mean(1 - mask) * p  # mean mask less the rate
+    excess = problem.mean(mask) * q - problem.mean(1 - mask) * p  # mean of the mask minus the rate
     return _Theta(
         weights=precision * (masked @ problem.weighted(left) - variance * theta.weights),
         log_odds=excess * (n + 0.5 * q / p),
@@ -241,15 +242,15 @@ def _slope(problem: Problem, theta: _Theta, mask: Float[Array, "k n"]) -> _Theta
 def _settler(
     spread: Float[Array, "k n"], effects: Float[Array, "k n"], precision: Float[Array, ""]
 ) -> Callable[[Float[Array, "k n"]], Float[Array, "k n"]]:
-    """How the masks move if each, with the others held, would move by a given amount.
+    """A solver for the joint move of the masks from the move that each would make alone.
 
     Per sample, with a the effects and D the spread mask (1 - mask), the solution of
 
         (I - lambda D diag(a^2) + lambda D a a') move = alone.
 
-    A diagonal plus a product: one unknown, a'move, is enough. At a maximum of the bound at most
-    one entry of the diagonal can come near or below zero, so that its own unknown is kept beside
-    a'move and nothing is divided by it.
+    The matrix is diagonal plus a product, so one unknown, a'move, is enough. At a maximum of the
+    bound at most one entry of the diagonal can come near or below zero, so that its own unknown is
+    kept beside a'move and nothing is divided by it.
     """
     pull = precision * spread * effects
     diagonal = 1 - pull * effects
@@ -276,11 +277,11 @@ def _settler(
 def _solver(
     matrix: Float[Array, "d d"], free: Bool[Array, " d"]
 ) -> Callable[[Float[Array, " d"]], Float[Array, " d"]]:
-    """Solutions over the free unknowns, zero for the others.
+    """A solver of a linear system over the free unknowns, zero for the others.
 
-    Scaled to a unit diagonal, so that no unit matters. As in the M step a ridge of a few roundings
-    and a round of refinement share an effect between columns that are the same. Not by Cholesky:
-    next to a maximum that a fit has not reached, the matrix need not be positive definite.
+    The matrix is scaled to a unit diagonal, so that units do not matter. As in the M step, a ridge
+    of a few roundings and a round of refinement share an effect between equal columns. Cholesky is
+    not used: before a fit has reached its maximum, the matrix need not be positive definite.
     """
     d = len(matrix)
     diagonal = jnp.diagonal(matrix)

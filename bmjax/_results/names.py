@@ -1,4 +1,4 @@
-"""The names that data come with: of a frame's columns and of a series."""
+"""The names of the data: those of a frame's columns and of a series."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from bmjax._checks.arrays import column_labels
 
 @dataclass(frozen=True)
 class Names:
-    """What the features and the target of a fit are called.
+    """Names of the features and the target of a fit.
 
     Attributes:
-        features: Names of the k features, None where the data had none.
-        target: Name of y, None where it had none.
+        features: Names of the k features, None if the data had none.
+        target: Name of y, None if it had none.
 
     Example:
         >>> import pandas as pd
@@ -31,24 +31,24 @@ class Names:
 
 
 def names_of(X: Any, y: Any = None) -> Names | None:
-    """The names that a frame and a series of pandas or polars bring along, None for none.
+    """The names in a frame and a series of pandas or polars, None if there are none.
 
-    A frame whose columns are only numbered, as pandas does by itself, has none.
+    A frame whose columns are only numbered, as pandas does by default, has no names.
     """
     features, target = _labels(X), _label(y)
     return None if features is None and target is None else Names(features, target)
 
 
 def numbers_of(name: str, chosen: Any, names: Names | None) -> Any:
-    """Some features given by their names as their numbers; anything else as it came.
+    """The numbers of features that are given by their names; other values unchanged.
 
     Args:
-        name: What the argument is called in messages.
+        name: Name of the argument, for messages.
         chosen: The features: a name, or several in a list or array.
-        names: What they are called.
+        names: Names of the features of the data.
 
     Raises:
-        ValueError: If there is no feature of such a name, or more than one.
+        ValueError: If there is no feature of a given name, or more than one.
     """
     words: Any = [chosen] if isinstance(chosen, str) else chosen
     if str(getattr(words, "dtype", "object")).startswith(("object", "str", "<U", ">U")):
@@ -64,7 +64,7 @@ def numbers_of(name: str, chosen: Any, names: Names | None) -> Any:
 
 
 def by_number(options: Any, names: Names | None) -> Any:
-    """The options of a fit, features that are named in them by their numbers."""
+    """The options of a fit, with the names of features replaced by their numbers."""
     if options.get("unmasked") is None:
         return options
     return {**options, "unmasked": numbers_of("unmasked", options["unmasked"], names)}
@@ -84,7 +84,7 @@ def _number(argument: str, word: str, features: tuple[str, ...]) -> int:
 
 
 def in_order(X: Any, names: Names | None) -> Any:
-    """New samples with their columns as the fit had them, looked up by name; else as they came.
+    """New samples with columns in the order of the fit, matched by name; unchanged without names.
 
     Raises:
         ValueError: If a column of the fit is missing.
@@ -121,10 +121,10 @@ def _label(y: Any) -> str | None:
 
 
 def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
-    """Names of k features, x0, x1, ... if none are given.
+    """Names of k features; x0, x1, ... if none are given.
 
     Raises:
-        ValueError: If there are not k.
+        ValueError: If there are not k names.
     """
     if names is None:
         return tuple(f"x{i}" for i in range(k))

@@ -1,4 +1,4 @@
-"""Notes of a summary: what a reader of the table should beware of."""
+"""Notes of a summary: warnings for the reader of the table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ import numpy as np
 _COLLINEAR = 0.9
 
 
-# Where no intercept is fitted, a mean of y beyond this many standard errors from zero is named.
+# Without an intercept, a level of y more than this many standard errors from zero is noted.
 _NEEDED = 4
 
 
-# An inclusion rate from which on a feature is taken to act in every row.
+# At this inclusion rate or more a feature is taken to act in every row.
 _ALWAYS = 0.999
 
 
@@ -26,7 +26,7 @@ def _several(names: Sequence[str]) -> str:
 
 
 def zero_notes(names: Sequence[str], intervals: np.ndarray) -> tuple[str, ...]:
-    """A sentence if intervals of 95 % hold zero.
+    """A sentence if 95 % intervals of kept features cover zero.
 
     Args:
         names: Names of the features.
@@ -80,19 +80,19 @@ def masked_rows_notes(
 def level_notes(
     support: np.ndarray, features: np.ndarray, correlation: np.ndarray, moments: Iterable[Any]
 ) -> tuple[str, ...]:
-    """A sentence if least squares on the kept features, given an intercept, needs it.
+    """A sentence if least squares on the kept features would need an intercept.
 
-    By its t statistic, for the features may stand in for the level of y: the mean of what they
-    leave says little. All from sums over samples, those of the columns around their means.
+    This is judged by the t statistic of the intercept, not by the mean of the residual, since the
+    features may stand in for the level of y. All is computed from moments of the data.
 
     Args:
         support: The features kept.
         features: The feature in each slot, k or more in an empty one.
-        correlation: Of the column in each slot with every column.
+        correlation: Correlation of the column in each slot with every column.
         moments: The fields of `bmjax.Moments`.
     """
     given = [np.asarray(field) for field in moments]
-    dust = 100 * np.finfo(given[0].dtype).eps  # what is left of nothing by rounding
+    dust = 100 * np.finfo(given[0].dtype).eps  # rounding error of a difference that is zero
     samples, mean, spread, y_mean, y_spread, y_correlation = (f.astype(float) for f in given)
     size = int(support.sum())
     freedom = float(samples) - size - 1
@@ -124,16 +124,16 @@ def level_notes(
 def collinearity_notes(
     names: Sequence[str], support: np.ndarray, features: np.ndarray, correlation: np.ndarray
 ) -> tuple[str, ...]:
-    """A sentence for each group of features that stand in for others, at least one of them kept.
+    """A sentence for each set of collinear features of which at least one is kept.
 
-    A kept feature makes a group with all that are correlated with it by 0.9 or more in absolute
-    value; groups that share a feature are one.
+    A kept feature forms a set with all features whose correlation with it is 0.9 or more in
+    absolute value; sets that share a feature are merged.
 
     Args:
         names: Names of the features.
         support: The features kept.
         features: The feature in each slot, k or more in an empty one.
-        correlation: Of the column in each slot with every column.
+        correlation: Correlation of the column in each slot with every column.
     """
     groups: list[set[int]] = []
     for feature, row in zip(features.tolist(), np.abs(correlation), strict=True):

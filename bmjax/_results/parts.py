@@ -11,16 +11,16 @@ from bmjax._runtime.debugging import unwatched
 
 
 class History(NamedTuple):
-    """The course of a fit, a row a step of the solver.
+    """The course of a fit, with one row for each step of the solver.
 
-    Rows of steps that were not run hold NaN (count: -1).
+    Rows of steps that were not run hold NaN, and -1 in `active_count`.
 
     Attributes:
         weights: Weights after each step.
         inclusion: Inclusion rates after each step.
         noise_precision: Noise precision after each step.
-        bound: Lower bound of FIC after each step, over the features active then.
-        active_count: How many features were not pruned.
+        bound: Lower bound of FIC after each step, in nats, over the features active at that step.
+        active_count: Number of features not pruned after each step.
 
     Example:
         >>> import bmjax
@@ -45,20 +45,20 @@ class Starts(NamedTuple):
     `RUNNING`.
 
     Attributes:
-        score: What the fits were ranked by, in nats; -inf for a fit that says nothing.
+        score: Score that ranks the fits, in nats; -inf for a fit that cannot be ranked.
         bound: Lower bound of FIC, in nats.
-        size: How many features were kept.
-        status: How the fit ended, a code of `Status`.
+        size: Number of features kept.
+        status: The code of `Status` with which the fit ended.
         num_steps: Iterations run.
         inclusion: Inclusion rates.
         coef: Effects on the mean of y.
         best: The number of the fit that was returned. A score must be higher by 0.01 nats to
             replace an earlier one, so it need not be the very highest.
-        next_rise: The certificate, in nats: by how much the best of all single moves that has
-            not been tried, over all k features, would raise the score, judged with the masks of
-            the other features as they are. Not above zero: no drop, addition or exchange of a
-            feature leads to a better fit, and the best one falls short by that much. NaN where no
-            move was looked at (`moves=0`).
+        next_rise: The certificate, in nats: the rise of the score by the best single move, over all
+            k features, that has not been tried, judged with the masks of the other features held
+            fixed. If it is not above zero, no drop, addition or exchange of a feature leads to a
+            better fit, and the best one falls short by that much. NaN if no move was judged
+            (`moves=0`).
 
     Example:
         >>> import bmjax
@@ -87,7 +87,7 @@ class Starts(NamedTuple):
 
     @property
     def share(self) -> Float[Array, "*b f"]:
-        """The weight of each fit, exp(score) over their sum; fits of one support count once."""
+        """The weight of each fit, exp(score) over the sum; fits of the same support count once."""
         kept = self.coef != 0
         same = jnp.all(kept[..., :, None, :] == kept[..., None, :, :], axis=-1)
         order = jnp.arange(self.score.shape[-1])
@@ -100,7 +100,7 @@ class Starts(NamedTuple):
 
     @property
     def averaged_support(self) -> Float[Array, "*b k"]:
-        """Probability of each feature to be kept, over the fits weighted by their share."""
+        """Probability that each feature is kept, over the fits weighted by their share."""
         return jnp.sum(jnp.where(self.coef != 0, self.share[..., None], 0), axis=-2)
 
     @property
@@ -110,28 +110,29 @@ class Starts(NamedTuple):
 
 
 class Uncertainty(NamedTuple):
-    """How well the data determine the effects, if the support is taken as known.
+    """The covariance of the effects, with the support taken as known.
 
-    Held for the features that a fit has worked on, by slot; `covariance` and
-    `covariance_given_masks` are of all k effects, zero where pruned, and last, with an intercept,
-    of the level of y at the mean of X.
+    It is stored for the features in the working set of the fit, by slot; `covariance` and
+    `covariance_given_masks` cover all k effects, zero where pruned, followed, with an intercept, by
+    the level of y at the mean of X.
 
     Attributes:
         features: The feature in each slot; k or more in an empty one.
         by_slot: Covariance of the effects with the masks summed out: that of least squares on the
-            support, with the noise variance ||y - X coef||^2 / (n - p). With an intercept the
+            support, with the noise variance ||y - X coef||^2 / (n - p). With an intercept, the
             level of y comes after the slots.
-        by_slot_given_masks: Given the fitted masks: the inverse of the observed information of
-            the weights there, lambda Omega (equation (12) of the paper), each times its inclusion
-            rate. Too small where masks have been fitted to noise.
-        correlation: Of the column in each slot with every column; 0 for a constant one.
-        least_squares_by_slot: Effects by least squares on the support, which has no masks.
-        relative_size: Standard deviation of the column in each slot over that of y; without an
-            intercept their root mean squares.
+        by_slot_given_masks: Covariance given the fitted masks: the inverse of the observed
+            information of the weights, lambda Omega (equation (12) of the paper), with each weight
+            times its inclusion rate. Too small where masks have been fitted to noise.
+        correlation: Correlation of the column in each slot with every column; 0 for a constant
+            column.
+        least_squares_by_slot: Effects by least squares on the support, without masks.
+        relative_size: Standard deviation of the column in each slot over that of y; root mean
+            squares without an intercept.
         r_squared: The share of the variance of y that the effects explain, 1 - ||y - X coef||^2
-            over the square of y around its mean; without an intercept around zero.
-        freedom: Degrees of freedom n - p of the noise variance, 0 where that is known.
-        support: The features that the covariances are of.
+            over the sum of squares of y around its mean; around zero without an intercept.
+        freedom: Degrees of freedom n - p of the noise variance, 0 if that is known.
+        support: The features kept, (k,).
 
     Example:
         >>> import bmjax
@@ -178,7 +179,7 @@ class Uncertainty(NamedTuple):
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef`, NaN where pruned: of an effect left out nothing is known."""
+        """Standard errors of `coef`, NaN where pruned, since nothing is known of those effects."""
         return self._roots(self.by_slot)
 
     @property
@@ -187,7 +188,7 @@ class Uncertainty(NamedTuple):
         return self._roots(self.by_slot_given_masks)
 
     def variance_along(self, directions: Float[Array, "*b n p"]) -> Float[Array, "*b n"]:
-        """The variance of directions @ effects, the level of y last if it was fitted."""
+        """The variance of directions @ effects, with the level of y last if it was fitted."""
         k, features = self.correlation.shape[-1], self.features
         index = jnp.broadcast_to(
             features[..., None, :], (*directions.shape[:-1], features.shape[-1])
@@ -229,10 +230,10 @@ class Uncertainty(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Means and spreads of the data of a fit without an intercept: whether it misses one.
+    """Means and spreads of the data of a fit without an intercept, to judge whether it needs one.
 
     Attributes:
-        samples: Number of samples n; 0 after `fit_stream`, which does not find out the rest.
+        samples: Number of samples n; 0 after `fit_stream`, which does not compute the moments.
         mean: Mean of each column.
         spread: Standard deviation of each column, 0 for a constant one.
         y_mean: Mean of y.
@@ -256,11 +257,11 @@ class Moments(NamedTuple):
 
 
 class LaneSteps(NamedTuple):
-    """Iterations of a batch: those its datasets needed, and those all its lanes made.
+    """Iterations of a batch: those that its datasets needed, and those that all lanes made.
 
     Attributes:
         useful: Sum of `num_steps` over the datasets.
-        total: The same with what lanes made after they had ended.
+        total: Iterations of all lanes, including those made after a dataset had ended.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""The mean of y at new samples."""
+"""Parts of a prediction: the linear predictor, the variance due to the masks, the rounding."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from bmjax._runtime.precision import full_precision
 
 
 def noise_deviation(precision: Any) -> float:
-    """The standard deviation of the noise; infinite or NaN where the fit came to nothing."""
+    """The standard deviation of the noise; infinite or NaN if the fit failed."""
     with np.errstate(all="ignore"):
         return float(1 / np.sqrt(np.asarray(precision, float)))
 
@@ -31,10 +31,10 @@ def mask_variance_at(
     inclusion: Float[Array, "*b k"],
     labels: Sequence[object] | None,
 ) -> Float[Array, "*b n"]:
-    """The variance that masks give the predictor at samples less the center.
+    """The variance of the predictor due to the masks at samples.
 
     Args:
-        away: The samples.
+        away: Samples minus the center.
         weights: Weights.
         inclusion: Inclusion rates.
         labels: The label of each column's group, or None.
@@ -49,18 +49,18 @@ def mask_variance_at(
 
 
 def unit(array: Any) -> float:
-    """The relative error of a number that is rounded to the type of an array."""
+    """The largest relative error of rounding in the type of an array."""
     return float(jnp.finfo(array.dtype).eps) / 2
 
 
 def check_digits(what: str, rounding: Any, size: float, noise: float, dtype: Any) -> None:
-    """Refuses numbers of which rounding has left nothing, for data that lie far from zero.
+    """Refuse numbers that are lost in rounding, because the data lie far from zero.
 
     Args:
-        what: What the numbers are, in the plural.
-        rounding: How far they may be rounded.
-        size: How large an error hardly matters, whatever the noise.
-        noise: The standard deviation of the noise; of an exact fit zero.
+        what: Name of the numbers, in the plural, for the message.
+        rounding: Largest possible rounding error of the numbers.
+        size: An error that hardly matters, whatever the noise.
+        noise: The standard deviation of the noise; zero for an exact fit.
         dtype: The type of the fit.
 
     Raises:
@@ -76,11 +76,10 @@ def check_digits(what: str, rounding: Any, size: float, noise: float, dtype: Any
 
 @full_precision
 def linear_predictor(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
-    """X @ coef, for one set of samples or one a batch member; see `Result.predict`.
+    """X @ coef, for one set of samples or one for each fit of a batch; see `Result.predict`.
 
     Raises:
         TypeError: If X is not an array of real numbers.
-        ValueError: If X has not as many columns as there are coefficients, or a value is not
-            finite.
+        ValueError: If X does not have one column for each coefficient, or a value is not finite.
     """
     return jnp.einsum("...nk,...k->...n", new_samples(X, coef), coef)

@@ -1,6 +1,6 @@
-"""Least squares on a support that has been chosen, with the textbook's standard errors.
+"""Least squares on a chosen support, with the textbook's standard errors.
 
-On the host in float64, whatever the fit ran in: it is one small factorisation.
+It runs on the host in float64, whatever the type of the fit: it is one small factorisation.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ class RefitResult:
 
     Attributes:
         coef: Effects, in units of y per unit of the feature; zero off the support.
-        intercept: Intercept, 0 without one.
-        standard_errors: Of `coef`; NaN off the support and where no degree of freedom is left.
-        intercept_standard_error: Of `intercept`; NaN without one.
-        t: coef / standard_errors.
-        p_values: Two-sided, by Student's t with `degrees_of_freedom`.
-        noise_variance: ||residual||^2 / degrees_of_freedom, free of bias if the support is right.
+        intercept: Intercept, 0 if none was fitted.
+        standard_errors: Standard errors of `coef`; NaN off the support and if no degree of freedom
+            is left.
+        intercept_standard_error: Standard error of `intercept`; NaN without one.
+        t: The t statistics, coef / standard_errors.
+        p_values: Two-sided p-values by Student's t with `degrees_of_freedom`.
+        noise_variance: ||residual||^2 / degrees_of_freedom, unbiased if the support is right.
         degrees_of_freedom: Sum of the sample weights less the number of coefficients.
-        r_squared: Share of the variance of y explained; without an intercept of its square.
+        r_squared: Share of the variance of y explained; of its mean square without an intercept.
         samples: Number of samples n, the sum of the sample weights.
-        log_likelihood: Logarithm of the highest likelihood of normal noise.
-        names: What the features and the target are called, if the data said so.
-        note: What to beware of.
+        log_likelihood: Logarithm of the maximum likelihood under normal noise.
+        names: Names of the features and the target, if the data had any.
+        note: A sentence on the limits of the standard errors and p-values.
 
     Example:
         >>> import bmjax
@@ -82,29 +83,28 @@ class RefitResult:
         return -2 * self.log_likelihood + self._parameters * float(np.log(self.samples))
 
     def conf_int(self, level: float = 0.95) -> Float[np.ndarray, "k 2"]:
-        """Intervals of the effects by Student's t, NaN off the support.
+        """Intervals of the effects by Student's t, (k, 2), NaN off the support.
 
         Args:
-            level: Their probability, between 0 and 1.
+            level: Probability of the intervals, between 0 and 1.
 
         Raises:
             TypeError: If the level is not a number.
-            ValueError: If it is out of range.
+            ValueError: If the level is out of range.
         """
-        # Where no degree of freedom is left the errors are NaN already.
+        # If no degree of freedom is left the errors are NaN already.
         away = half_width(level, np.asarray(self.degrees_of_freedom)) * self.standard_errors
         return np.stack([self.coef - away, self.coef + away], axis=-1)
 
     def _repr_html_(self) -> str:
-        """The summary as a table of a notebook."""
+        """The summary as an HTML table, for notebooks."""
         return self.summary()._repr_html_()
 
     def summary(self, names: Sequence[str] | None = None) -> RefitSummary:
         """The refit as a table to print.
 
         Args:
-            names: Names of the k features. Default: those that the data of the fit came with, or
-                else x0, x1, ...
+            names: Names of the k features. Default: those of the data, or else x0, x1, ...
 
         Raises:
             ValueError: If there are not k names.
@@ -162,7 +162,7 @@ def refit(
     root = np.sqrt(weights)
     chosen = features[:, support]
     center, level = np.zeros(chosen.shape[1]), 0.0
-    if intercept:  # centred, so that years and prices do not spoil the condition
+    if intercept:  # centred, since years and prices would spoil the condition number
         center = weights @ chosen / weights.sum()
         level = float(weights @ target / weights.sum())
     columns = (chosen - center) * root[:, None]
@@ -208,7 +208,7 @@ def half_width(level: Any, freedom: np.ndarray) -> np.ndarray:
 
     Args:
         level: Probability of the interval.
-        freedom: Degrees of freedom; the normal distribution where there are none.
+        freedom: Degrees of freedom; 0 for the normal distribution.
 
     Raises:
         TypeError: If the level is not a number.

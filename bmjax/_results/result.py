@@ -1,4 +1,4 @@
-"""`Result`, which a fit returns, and its parts."""
+"""`Result`, which a fit returns."""
 
 import dataclasses
 import os
@@ -37,49 +37,50 @@ from bmjax._runtime.precision import full_precision
 class Result:
     """A fitted Bayesian masking model. Under `vmap` every field has the batch axes in front.
 
-    Read `coef` as the effect of a feature and `inclusion` as how often it acts. `weights` is the
-    effect at those samples where the feature is not masked, and can be far larger than `coef`
-    when inclusion is small.
+    Read `coef` as the effect of a feature and `inclusion` as the rate at which it acts. `weights`
+    is the effect at those samples where the feature is not masked, and can be far larger than
+    `coef` when inclusion is small.
 
-    `coef` is that of least squares on the support if every kept feature has inclusion 1. Where
-    one has less, its masks explain rows one by one, part of their noise too, and the others are
-    fitted to what that leaves: also a feature of inclusion 1 may then differ from least squares.
-    Hardly, where the rate is low because the feature is weak; by a standard error and more, where
-    a strong feature acts in some rows only, and then `coef` is nearer the truth, since what the
-    feature does in those rows is noise to least squares. `summary()` shows both.
+    `coef` is that of least squares on the support if every kept feature has inclusion 1. If one has
+    less, its masks explain rows one by one, with part of their noise, and the other features are
+    fitted to the remainder, so even a feature of inclusion 1 may differ from least squares. The
+    difference is small if the rate is low because the feature is weak. It is a standard error or
+    more if a strong feature acts in some rows only, and then `coef` is nearer the truth, since the
+    effect of the feature in those rows is noise to least squares. `summary()` shows both.
 
-    A pytree of arrays, so it passes through `jax.jit`, `jax.vmap` and `jax.tree.map`. A batch of
-    fits has a length, an order and slices: `len(batch)`, `batch[3]`, `batch[batch.converged]`,
-    `for fit in batch`.
+    A result is a pytree of arrays, so it passes through `jax.jit`, `jax.vmap` and `jax.tree.map`. A
+    batch of fits has a length, and is indexed and iterated over: `len(batch)`, `batch[3]`,
+    `batch[batch.converged]`, `for fit in batch`.
 
     Attributes:
-        coef: Effect of each feature on the mean of y, `weights * inclusion`, in units of y per
-            unit of the feature; of a logistic fit on the log-odds of y = 1. Exactly zero where
-            pruned.
-        weights: Effect where not masked (beta), same units. Zero where pruned.
+        coef: Effect of each feature on the mean of y, `weights * inclusion`, in units of y per unit
+            of the feature; on the log-odds of y = 1 in a logistic fit. Exactly zero where pruned.
+        weights: Effect where a feature is not masked (beta), in the same units. Zero where pruned.
         inclusion: Rate at which a feature is left in (pi), in [0, 1]. Zero where pruned.
-        support: The features kept.
-        intercept: Mean of y where every feature is zero, in units of y (log-odds of a logistic
+        support: Whether each feature is kept.
+        intercept: Mean of y where every feature is zero, in units of y (log-odds in a logistic
             fit); 0 if it is not fitted.
-        center: Mean of each column that was taken off before the fit with an intercept, else 0.
-            Masks hide the part of a feature beyond this.
-        noise_precision: One over the noise variance (lambda), in one over squared units of y.
-            Masks explain part of the noise, so it is biased upwards. Of Student's t one over its
-            squared scale; 1 of a logistic fit.
+        center: Mean of each column, subtracted before a fit with an intercept; 0 without one. Masks
+            hide the deviation of a feature from this.
+        noise_precision: One over the noise variance (lambda), in one over squared units of y. Masks
+            explain part of the noise, so it is biased upwards. For Student's t, one over its
+            squared scale; 1 for a logistic fit.
         bound: Lower bound of FIC (G), in nats, over the kept features.
         num_steps: Iterations (E steps) run, over all starts and moves, at most `max_steps`.
-        status: How the returned fit ended, a code of `Status`.
-        starts: The record of every start and move, the returned fit among them.
-        uncertainty: Covariance of the effects, unless it was not asked for.
-        history: The course of the fit if asked for, else None.
-        lane_steps: After `fit_batch`, what the batch cost, else None. No part of the pytree.
-        with_intercept: Whether an intercept was fitted, be it zero.
-        moments: Of the data, after a fit without an intercept and with uncertainty, else None.
+        status: The code of `Status` with which the returned fit ended.
+        starts: The record of every start and move, including the returned fit.
+        uncertainty: Covariance of the effects, or None with `uncertainty=False`.
+        history: The course of the fit with `history=True`, else None.
+        lane_steps: After `fit_batch`, the iterations of the batch, else None. Not part of the
+            pytree.
+        with_intercept: Whether an intercept was fitted, even if it is zero.
+        moments: Moments of the data after a fit without an intercept and with uncertainty, else
+            None.
         family: The distribution of y given its predictor, `Logistic()` or `Student(degrees)` with
             the degrees of freedom, learned or given; None for the Gaussian.
-        names: What the features and the target are called, if X came as a frame or y as a series,
-            else None. Static: no array.
-        groups: The label of each feature's group, if such were given, else None. Static as well.
+        names: Names of the features and the target, if X was a frame or y a series, else None.
+            Static, not an array.
+        groups: The label of each feature's group, if `groups` was given, else None. Static as well.
 
     Example:
         >>> import bmjax
@@ -114,11 +115,11 @@ class Result:
     groups: tuple[Label, ...] | None = None
 
     def _replace(self, **changes: Any) -> "Result":
-        """The same with other values of some fields."""
+        """A copy with other values of some fields."""
         return dataclasses.replace(self, **changes)
 
     def __repr__(self) -> str:
-        """One line."""
+        """A summary in one line."""
         codes = self.status
         if not isinstance(codes, jax.Array | np.ndarray) or isinstance(codes, Tracer):
             return "<bmjax.Result, traced>"
@@ -133,17 +134,17 @@ class Result:
         return f"<bmjax.Result: {fits} fits of {shape[-1]} features, {ended}>"
 
     def _repr_html_(self) -> str | None:
-        """The summary as a table of a notebook."""
+        """The summary as an HTML table, for notebooks."""
         if isinstance(self.status, Tracer) or self.coef.ndim != 1:
             return None
         return self.summary()._repr_html_()
 
     def __bool__(self) -> bool:
-        """True, also for an empty batch or one fit, which has no length."""
+        """True, even for an empty batch, and for one fit, which has no length."""
         return True
 
     def __len__(self) -> int:
-        """How many fits a batch has."""
+        """The number of fits in a batch."""
         if self.coef.ndim < 2:
             raise TypeError("this is one fit and no batch, so it has no length.")
         return self.coef.shape[0]
@@ -155,23 +156,23 @@ class Result:
 
     @unwatched
     def __getitem__(self, index: Any) -> "Result":
-        """Fits of a batch, by number, slice, booleans or numbers of several.
+        """Fits of a batch, by number, slice, array of numbers or array of booleans.
 
         Raises:
-            IndexError: If there is no such fit.
+            IndexError: If a number is out of range.
             TypeError: If this is one fit.
         """
         shape = self.coef.shape[:-1]
         if not shape:
             raise TypeError("this is one fit and no batch, so it cannot be indexed.")
-        # By NumPy, which refuses what is out of range, where JAX takes the nearest.
+        # NumPy refuses numbers out of range, for which JAX would take the nearest.
         places = np.arange(np.prod(shape)).reshape(shape)[_plain_index(index)]
 
         def taken(leaf: Any) -> Any:
             whole = leaf.reshape(-1, *leaf.shape[len(shape) :])
             if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
                 return whole[places]
-            return jnp.asarray(np.asarray(whole)[places])  # so that nothing is compiled for it
+            return jnp.asarray(np.asarray(whole)[places])  # so that nothing is compiled
 
         return jax.tree.map(taken, self)
 
@@ -187,7 +188,7 @@ class Result:
         See `Uncertainty`.
 
         Raises:
-            ValueError: If the fit was made without.
+            ValueError: If the fit was made without uncertainty.
         """
         return self._uncertain("standard_errors").standard_errors
 
@@ -202,7 +203,7 @@ class Result:
         uncertainty = self._uncertain("intercept_standard_error")
         if not uncertainty.has_level:
             return jnp.full_like(self.intercept, jnp.nan)
-        # The intercept is the level at the mean of X, less the effect of going there from zero.
+        # The intercept is the level at the mean of X minus the effect of moving there from zero.
         away = jnp.concatenate([-self.center, jnp.ones_like(self.center[..., :1])], axis=-1)
         return jnp.sqrt(uncertainty.variance_along(away[..., None, :])[..., 0])
 
@@ -210,8 +211,8 @@ class Result:
     def standardized(self) -> Float[Array, "*b k"]:
         """Effects in standard deviations of y per standard deviation of the feature.
 
-        Free of units, so that features can be compared; of a logistic fit in log-odds per standard
-        deviation of the feature. Without an intercept root mean squares take the place of standard
+        They have no units, so features can be compared; for a logistic fit they are log-odds per
+        standard deviation of the feature. Without an intercept, root mean squares replace standard
         deviations.
 
         Raises:
@@ -223,10 +224,10 @@ class Result:
     def r_squared(self) -> Float[Array, "*b"]:
         """The share of the variance of y that the effects explain, on the data of the fit.
 
-        Without an intercept of the square of y around zero, not around its mean. It rises with
-        every feature; for what to expect of new samples, predict some. Of a logistic fit the share
-        of the deviance that is explained, against the share of ones alone (McFadden); of Student's
-        t rows count by their weights.
+        Without an intercept it is the share of the square of y around zero, not around its mean. It
+        rises with every feature; judge the fit on new samples by predicting them. For a logistic
+        fit it is the share of the deviance explained, relative to a constant probability
+        (McFadden); for Student's t, rows count by their weights.
 
         Raises:
             ValueError: If the fit was made without uncertainty.
@@ -235,21 +236,21 @@ class Result:
 
     @unwatched
     def conf_int(self, level: float = 0.95) -> Float[Array, "*b k 2"]:
-        """Intervals of the effects, `coef` -+ t `standard_errors`, the support taken as known.
+        """Intervals of the effects, `coef` -+ t `standard_errors`, with the support taken as known.
 
-        By Student's t with n - p degrees of freedom, by the normal where the noise is known. The
-        support was chosen from the same data, so they are too short; `bmjax.bootstrap` has
-        intervals that hold the choice.
+        t is a quantile of Student's t with n - p degrees of freedom, or of the normal distribution
+        if the noise is known. The support was chosen from the same data, so the intervals are too
+        short; those of `bmjax.bootstrap` include the choice.
 
         Args:
-            level: Their probability, between 0 and 1.
+            level: Probability of the intervals, between 0 and 1.
 
         Returns:
-            (k, 2) lower and upper ends, NaN where pruned; (b, k, 2) after a batch.
+            (k, 2) lower and upper ends, NaN where pruned; (b, k, 2) for a batch.
 
         Raises:
             TypeError: If the level is not a number.
-            ValueError: If it is out of range, or the fit was made without uncertainty.
+            ValueError: If the level is out of range, or the fit was made without uncertainty.
         """
         uncertainty = self._uncertain("conf_int")
         half = half_width(level, np.asarray(uncertainty.freedom)).astype(self.coef.dtype)
@@ -258,7 +259,7 @@ class Result:
         return jnp.asarray(np.stack([coef - away, coef + away], axis=-1))
 
     def residuals(self, X: Any, y: Any) -> jax.Array:
-        """What the prediction leaves of y: y - `predict(X)`.
+        """The residuals y - `predict(X)`.
 
         Args:
             X: (m, k) samples; after a batch of fits (b, m, k), or (m, k) for all of them.
@@ -269,8 +270,8 @@ class Result:
 
         Raises:
             TypeError: If an argument is not an array of real numbers.
-            ValueError: If a shape does not fit, a value of X is not finite, or the data lie so
-                far from zero that rounding leaves nothing of a residual.
+            ValueError: If a shape does not fit, a value of X is not finite, or the data lie so far
+                from zero that a residual is lost in rounding.
         """
         predicted = self.predict(X)
         target = floating_array("y", y)
@@ -281,7 +282,7 @@ class Result:
         if predicted.ndim == 1 and len(predicted) and inputs.at_hand(predicted, target):
             values = np.asarray(target, float)
             rounding = self._rounding() + unit(self.coef) * np.abs(values).max()
-            size = 0.1 * np.ptp(values) or np.inf  # one number alone is no reason to refuse
+            size = 0.1 * np.ptp(values) or np.inf  # a single sample is never refused
             check_digits("residuals", rounding, size, self._noise(), self.coef.dtype)
         return jnp.asarray(target, predicted.dtype) - predicted
 
@@ -293,31 +294,32 @@ class Result:
 
     @full_precision
     def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
-        """The mean of y at new samples, intercept + X @ coef; of a logistic fit P(y = 1).
+        """The mean of y at new samples, intercept + X @ coef; for a logistic fit P(y = 1).
 
         The probability is the mean over the masks, by the approximation of MacKay ("The evidence
-        framework applied to classification networks", 1992): sigmoid(eta / sqrt(1 + pi v / 8))
-        with v the variance that the masks give the log-odds eta.
+        framework applied to classification networks", 1992): sigmoid(eta / sqrt(1 + pi v / 8)) with
+        v the variance of the log-odds eta due to the masks.
 
         Args:
-            X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them. Of
-                a frame, if the fit was made from one, the columns of the same names.
-            return_std: Whether to return the standard deviation of y there as well. Its variance
-                is the sum of three: the noise, the masks', weights^2 inclusion (1 - inclusion)
-                times the squared feature (of a group, times the square of its effect), and that
-                of the estimated effects given the masks. That
-                of Student's t with no more than two degrees of freedom is infinite; an outcome of
-                probability p has the variance p (1 - p).
+            X: (m, k) new samples; after a batch of fits (b, m, k), or (m, k) for all of them. If
+                the fit was made from a frame, columns of a frame are matched by name.
+            return_std: Whether to return the standard deviation of y there as well. Its square is
+                the sum of three variances: that of the noise, that of the masks, weights^2
+                inclusion (1 - inclusion) times the squared feature (for a group, inclusion (1 -
+                inclusion) times the square of its effect), and that of the estimated effects. The
+                noise of Student's t with no more than two degrees of freedom has infinite variance;
+                an outcome of probability p has the variance p (1 - p).
 
         Returns:
-            (m,) predictions, or (b, m); with `return_std` a pair of such.
+            (m,) predictions, or (b, m); with `return_std` a pair of predictions and standard
+            deviations.
 
         Raises:
             TypeError: If X is not an array of real numbers.
-            ValueError: If X has not as many columns as there are coefficients, a value is not
-                finite (after a batch of fits NaN stays NaN), the fit was made without
-                uncertainty and it is asked for, or the columns lie so far from zero that rounding
-                leaves nothing of a prediction.
+            ValueError: If X does not have one column for each coefficient, a value is not finite
+                (after a batch of fits NaN stays NaN), `return_std` is given to a fit without
+                uncertainty, or the columns lie so far from zero that a prediction is lost in
+                rounding.
         """
         away, mean = self._at(X)
         family: Any = self.family
@@ -338,7 +340,7 @@ class Result:
 
     @full_precision
     def linear_predictor(self, X: Any) -> jax.Array:
-        """The mean of y at new samples, intercept + X @ coef; of a logistic fit its log-odds.
+        """The linear predictor intercept + X @ coef at new samples: the mean of y, or its log-odds.
 
         Args:
             X: (m, k) new samples, as for `predict`.
@@ -353,10 +355,10 @@ class Result:
         return self._at(X)[1]
 
     def row_weights(self, X: Any, y: Any) -> jax.Array:
-        """How much each sample counts in a fit with `family="student"`; 1 for any other family.
+        """The weight of each sample in a fit with `family="student"`; 1 for any other family.
 
-        (d + 1) / (d + E[(y - prediction)^2] noise precision), Lange, Little and Taylor 1989: near
-        (d + 1) / d for samples that are well predicted, near 0 for outliers.
+        (d + 1) / (d + E[(y - prediction)^2] noise precision), by Lange, Little and Taylor (1989):
+        near (d + 1) / d for samples that are well predicted, near 0 for outliers.
 
         Args:
             X: (m, k) samples, as for `predict`.
@@ -383,7 +385,7 @@ class Result:
         return self.family is None or self.family.has_units
 
     def _at(self, X: Any) -> tuple[jax.Array, jax.Array]:
-        """New samples less the center, and their linear predictor."""
+        """New samples minus the center, and their linear predictor."""
         X = new_samples(in_order(X, self.names), self.coef)
         X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
         away = X - self.center[..., None, :]
@@ -395,24 +397,24 @@ class Result:
         return away, mean
 
     def _rounding(self) -> float:
-        """How far the level of a fit may be rounded, a sum of large numbers that cancel."""
+        """The largest rounding error of the level of a fit, a sum of large numbers that cancel."""
         large = jnp.abs(self.intercept) + jnp.sum(jnp.abs(self.center * self.coef))
         return unit(self.coef) * float(large)
 
     def _noise(self) -> float:
-        """The standard deviation of the noise; of log-odds, which have none, one."""
+        """The standard deviation of the noise; 1 for log-odds, which have no noise."""
         return noise_deviation(self.noise_precision) if self.has_units else 1.0
 
     def _by_masks(self, away: jax.Array) -> jax.Array:
-        """The variance that masks give the linear predictor of samples less the center."""
+        """The variance of the linear predictor due to the masks, at samples minus the center."""
         return mask_variance_at(away, self.weights, self.inclusion, self.groups)
 
     def raise_for_status(self) -> None:
-        """Do nothing if every fit ended well, at its fixed point or at an exact fit.
+        """Raise unless every fit ended well, at its fixed point or at an exact fit.
 
         Raises:
-            RuntimeError: Otherwise; the message names the fits, by their place in the batch, and
-                the remedies.
+            RuntimeError: If a fit ended otherwise; the message names the fits, by their place in
+                the batch, and the remedies.
         """
         codes = np.asarray(self.status)
         bad = [s for s in Status if s not in (Status.CONVERGED, Status.EXACT_FIT)]
@@ -425,22 +427,22 @@ class Result:
             raise RuntimeError("\n".join(lines))
 
     def refit(self, X: Any, y: Any, sample_weights: Any = None) -> RefitResult:
-        """Least squares on the support: unbiased noise, standard errors, t and p.
+        """Refit by least squares on the support: unbiased noise, standard errors, t and p-values.
 
         Args:
-            X: (n, k) features, those of the fit or, better, samples that it has not seen. Of a
-                frame, if the fit was made from one, the columns of the same names.
+            X: (n, k) features, those of the fit or, better, of samples that it has not seen. If the
+                fit was made from a frame, columns of a frame are matched by name.
             y: (n,) target.
             sample_weights: (n,) how often each row counts.
 
         Returns:
             The refit, in float64 on the host. Its standard errors and p-values take the support as
-            known in advance, which its `note` says.
+            known in advance, as its `note` explains.
 
         Raises:
             TypeError: If an argument is not an array of real numbers.
-            ValueError: If a shape does not fit, a value is not finite, this is a batch, or y is not
-                Gaussian.
+            ValueError: If a shape does not fit, a value is not finite, this is a batch, or the
+                family is not Gaussian.
         """
         self._one_fit("refit")
         if self.family is not None:
@@ -462,8 +464,8 @@ class Result:
         """The fit as a table to print, with notes on convergence and collinearity.
 
         Args:
-            names: Names of the k features. Default: those that the data came with, or else x0,
-                x1, ..., counted from zero as everywhere.
+            names: Names of the k features. Default: those of the data, or else x0, x1, ...,
+                numbered from zero.
 
         Returns:
             The summary; `print` it, or take its `to_pandas()`.
@@ -478,13 +480,13 @@ class Result:
         """Write the fit to a file, for `bmjax.load` and `python -m bmjax predict`.
 
         Args:
-            path: Where to, ending in `.json` (text) or `.npz` (for very many features).
+            path: The file, whose name ends in `.json` (text) or `.npz` (for very many features).
 
         Raises:
-            ValueError: If the name ends otherwise.
-            OSError: If the file cannot be written; what was there stays.
+            ValueError: If the name has another ending.
+            OSError: If the file cannot be written; an existing file is then unchanged.
         """
-        from bmjax._results.saved import save  # which needs this module
+        from bmjax._results.saved import save  # here, since it imports this module
 
         save(self, path)
 
@@ -498,10 +500,10 @@ class Result:
         return self.summary(names).to_pandas()
 
     def feature_names(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Names of the k features: those given, those that the data came with, or x0, x1, ...
+        """Names of the k features: those given, those of the data, or x0, x1, ...
 
         Raises:
-            ValueError: If there are not k.
+            ValueError: If there are not k names.
         """
         if names is None and self.names is not None:
             names = self.names.features
@@ -545,7 +547,7 @@ def _flatten_with_keys(result: Result) -> tuple[tuple[Any, ...], _Static]:
 
 
 def _unflatten(static: _Static, leaves: Iterable[Any]) -> Result:
-    # Past `__init__`, for JAX fills pytrees with placeholders.
+    # Without `__init__`, since JAX fills pytrees with placeholders.
     result = object.__new__(Result)
     names, groups = static
     result.__dict__.update(zip(_LEAVES, leaves, strict=True), names=names, groups=groups)
@@ -557,17 +559,17 @@ jax.tree_util.register_pytree_with_keys(Result, _flatten_with_keys, _unflatten, 
 
 
 def named(result: Result, names: Names | None) -> Result:
-    """A result that knows what its features and its target are called."""
+    """The result with names for its features and its target."""
     return result if names is None else result._replace(names=names)
 
 
 def _plain_index(index: Any) -> Any:
-    """An index as NumPy takes it."""
+    """An index that NumPy accepts."""
     return np.asarray(index) if isinstance(index, jax.Array | list) else index
 
 
 def _places(places: np.ndarray) -> str:
-    """Numbers of the first few fits of a batch."""
+    """The places of the first few fits in a batch, for a message."""
     if places.shape[1] == 0:
         return ""
     first = [str(p[0] if len(p) == 1 else tuple(p.tolist())) for p in places[:10]]

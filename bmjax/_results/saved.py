@@ -1,8 +1,8 @@
-"""A fit in a file: versioned, without pickle, readable by other programs.
+"""Saving and loading of fits: a versioned format without pickle, readable by other programs.
 
-`.json` is text, each number in as many digits as bring it back to the bit; `.npz` is NumPy's
-archive, for fits of very many features. Both hold the same: fields by name, such as
-`starts.score`, and beside them the version of the format and the names of the features.
+`.json` is text, with enough digits to restore each number to the bit; `.npz` is NumPy's archive,
+for fits of very many features. Both hold the same content: fields by name, such as `starts.score`,
+the version of the format and the names of the features.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from bmjax._results.result import Result
 from bmjax._runtime.debugging import unwatched
 
 FORMAT = "bmjax fit"
-# Of the format: 2 where a family is written, which a reader of 1 would take for Gaussian.
+# Version of the format: 2 if a family is written, which a reader of 1 would take for Gaussian.
 VERSION = 2
 _ENDINGS = (".json", ".npz")
-# What reading anything but a whole file of this kind may raise.
+# Exceptions that reading a damaged file, or one of another kind, may raise.
 _TROUBLE = (
     ValueError,
     KeyError,
@@ -42,7 +42,7 @@ _TROUBLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# Fields that are tuples of arrays themselves.
+# Fields that are themselves tuples of arrays.
 _PARTS: dict[str, type[Any]] = {
     "starts": Starts,
     "uncertainty": Uncertainty,
@@ -53,11 +53,11 @@ _PARTS: dict[str, type[Any]] = {
 
 
 class Saved(NamedTuple):
-    """What a file of a fit holds.
+    """The content of the file of a fit.
 
     Attributes:
-        result: The fit, in NumPy arrays of the type that it was made in.
-        extra: What else the writer has put in, such as the settings of the command.
+        result: The fit, in NumPy arrays of the type of the fit.
+        extra: Further entries of the file, such as the settings of the command.
     """
 
     result: Result
@@ -68,13 +68,13 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     """Write a fit, or a batch of fits, to a file, whole or not at all.
 
     Args:
-        result: What `bmjax.fit` or `bmjax.fit_batch` returned.
-        path: Where to, ending in `.json` or `.npz`. A file there is replaced.
+        result: The result of `bmjax.fit` or `bmjax.fit_batch`.
+        path: The file, whose name ends in `.json` or `.npz`. An existing file is replaced.
 
     Raises:
-        TypeError: If it is not a result.
-        ValueError: If the name ends otherwise.
-        OSError: If the file cannot be written; what was there stays.
+        TypeError: If `result` is not a `Result`.
+        ValueError: If the name has another ending.
+        OSError: If the file cannot be written; an existing file is then unchanged.
 
     Example:
         >>> import os, tempfile
@@ -98,12 +98,13 @@ def load(path: str | os.PathLike[str]) -> Result:
         path: The file.
 
     Returns:
-        The fit, equal to the bit where JAX holds its type: a fit made in float64 becomes float32
-        where float64 is not enabled.
+        The fit, equal to the bit if JAX has its type: a fit made in float64 becomes float32 if
+        float64 is not enabled.
 
     Raises:
-        ValueError: If the file is no such fit, damaged, or of a newer version of the format.
-        OSError: If it cannot be read.
+        ValueError: If the file is not a saved fit, is damaged, or has a newer version of the
+            format.
+        OSError: If the file cannot be read.
 
     Example:
         >>> import os, tempfile
@@ -121,12 +122,12 @@ def load(path: str | os.PathLike[str]) -> Result:
 
 
 def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -> bytes:
-    """The file of a fit.
+    """The contents of the file of a fit, as bytes.
 
     Args:
         result: The fit.
         ending: `.json` or `.npz`.
-        extra: What else to put in, JSON's own types; keys of its own.
+        extra: Further entries, of JSON's own types, with keys that the format does not use.
     """
     arrays = {name: np.asarray(leaf) for name, leaf in _leaves(result)}
     names = result.names
@@ -149,21 +150,22 @@ def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -
         name: {"dtype": array.dtype.name, "shape": array.shape, "values": _plain(array.tolist())}
         for name, array in arrays.items()
     }
-    # The arrays a line each: a table of a thousand features is not meant to be scrolled through.
+    # Each array is one line, so that a fit of a thousand features is not as many lines.
     fields = head.pop("fit")
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
     lines = ",\n".join(f"    {json.dumps(n)}: {json.dumps(v)}" for n, v in fields.items())
     text = text.removesuffix("\n}") + f',\n  "fit": {{\n{lines}\n  }}\n}}\n'
-    # What is not text in the name of the data's file becomes an escape, which JSON reads back.
+    # Invalid characters in the name of the data's file become escapes, which JSON reads back.
     return text.encode(errors="backslashreplace")
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """The same as `load`, in NumPy arrays and with what else is in the file.
+    """Read a saved fit as NumPy arrays, with the further entries of the file.
 
     Raises:
-        ValueError: If the file is no such fit, damaged, or of a newer version of the format.
-        OSError: If it cannot be read.
+        ValueError: If the file is not a saved fit, is damaged, or has a newer version of the
+            format.
+        OSError: If the file cannot be read.
     """
     place, content = os.fspath(path), Path(path).read_bytes()
     try:
@@ -226,7 +228,7 @@ def _leaves(result: Result) -> list[tuple[str, Any]]:
 def _assembled(
     arrays: dict[str, np.ndarray], names: dict[str, Any] | None, family: str | None
 ) -> Result:
-    """The way back."""
+    """The result from its arrays by name, the inverse of `_leaves`."""
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, np.ndarray]] = {}
     for name, array in arrays.items():
@@ -250,7 +252,7 @@ def _assembled(
 
 
 def _plain(values: Any) -> Any:
-    """The same with words for NaN and infinity, which JSON lacks."""
+    """The values with strings for NaN and infinity, which JSON lacks."""
     if isinstance(values, list):
         return [_plain(value) for value in values]
     return repr(values) if isinstance(values, float) and not math.isfinite(values) else values

@@ -1,4 +1,4 @@
-"""The summary of a fit: its facts and notes put together."""
+"""The `Summary` of a fit, built from its facts and notes."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def summary_of(result: Any, names: tuple[str, ...]) -> Summary:
         features = np.asarray(result.uncertainty.features)
         correlation = np.asarray(result.uncertainty.correlation, float)
         intervals, apart = np.asarray(result.conf_int()), correlation
-        if groups is not None:  # of its columns it is known that they act together
+        if groups is not None:  # the columns of a group act together by definition
             alone = groups.size == 1
             intervals = np.where(alone[:, None], intervals, np.nan)
             apart = np.where(groups.same[np.minimum(features, len(names) - 1)], 0, correlation)
@@ -79,7 +79,7 @@ def summary_of(result: Any, names: tuple[str, ...]) -> Summary:
 
 
 def _noise_facts(result: Any) -> dict[str, str]:
-    """What a summary says of the noise."""
+    """The facts of a summary about the noise."""
     deviation = f"{noise_deviation(result.noise_precision):.4g}"
     if result.family is None:
         return {"noise (standard deviation)": deviation}

@@ -1,4 +1,4 @@
-"""A fit as a table that a person reads."""
+"""Summaries of a fit and a refit as tables, in text and HTML."""
 
 import html
 import math
@@ -11,21 +11,22 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Summary:
-    """What to read of a fit. `print` it, or take `to_pandas()`; a notebook shows a table.
+    """The table, facts and notes of a fit. `print` it, or take `to_pandas()`; a notebook shows it.
 
     Attributes:
         names: Names of the features.
         coef: Effect of each feature on the mean of y.
-        standard_errors: Of `coef`, NaN where pruned; or None.
+        standard_errors: Standard errors of `coef`, NaN where pruned; None without uncertainty.
         inclusion: Inclusion rates.
-        support: The features kept.
-        facts: What there is to say of the fit as a whole, by name.
-        notes: Sentences to beware of.
-        refit: Effects by least squares on the support, zero where pruned; or None.
+        support: Whether each feature is kept.
+        facts: Facts about the fit as a whole, by name.
+        notes: Warnings, one sentence or more each.
+        refit: Effects by least squares on the support, zero where pruned; None without uncertainty.
         standardized: Effects in standard deviations of y per standard deviation of the feature
-            (log-odds of a logistic fit); or None.
+            (log-odds in a logistic fit); None without uncertainty.
         odds: Whether effects are log-odds, so that exp(coef) is a ratio of odds.
-        groups: The label of each feature's group, "" for none; or None without groups.
+        groups: The label of each feature's group, "" for a feature in no group; None without
+            groups.
 
     Example:
         >>> import bmjax
@@ -67,16 +68,16 @@ class Summary:
         return feature_frame(self.names, columns)
 
     def __str__(self) -> str:
-        """The table, kept features first as they come, then the facts and notes."""
+        """The table, with kept features first, then the facts and notes."""
         return table_text(self._rows(), self.facts, self.notes)
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """The summary as HTML, for notebooks."""
         return page(self._rows(), self.facts, self.notes)
 
     @property
     def odds_ratio(self) -> np.ndarray:
-        """The factor on the odds of y = 1 per unit of each feature, (k,); if `odds`."""
+        """The factor on the odds of y = 1 per unit of each feature, (k,); meaningful if `odds`."""
         with np.errstate(over="ignore"):
             return np.exp(self.coef)
 
@@ -112,12 +113,12 @@ class RefitSummary:
     Attributes:
         names: Names of the features.
         coef: Effects, zero off the support.
-        standard_errors: Of `coef`, NaN off the support.
+        standard_errors: Standard errors of `coef`, NaN off the support.
         t: `coef` over its standard error.
-        p_values: Two-sided.
+        p_values: Two-sided p-values.
         intervals: (k, 2) ends of the 95 % intervals.
-        facts: What there is to say of the refit as a whole, by name.
-        notes: Sentences to beware of.
+        facts: Facts about the refit as a whole, by name.
+        notes: Warnings, one sentence or more each.
 
     Example:
         >>> import bmjax
@@ -157,7 +158,7 @@ class RefitSummary:
         return table_text(self._rows(), self.facts, self.notes)
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """The summary as HTML, for notebooks."""
         return page(self._rows(), self.facts, self.notes)
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -173,7 +174,7 @@ class RefitSummary:
 
 
 def figure(value: float, error: float | None = None) -> str:
-    """A number with five digits, or as many as its standard error leaves it."""
+    """A number with five digits, or with more if its standard error is smaller than that."""
     digits = 5
     if value and error is not None and math.isfinite(value) and 0 < error < math.inf:
         places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
@@ -190,8 +191,8 @@ def feature_frame(names: tuple[str, ...], columns: dict[str, np.ndarray]) -> Any
 def table_text(
     rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str] = ()
 ) -> str:
-    """Rows as a table with a head, then facts and notes."""
-    # By hand, so that a fit can be read where nothing but bmjax is installed.
+    """The text of a table, whose first row is its head, then facts and notes."""
+    # Formatted here, so that a summary needs no other package.
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -208,7 +209,7 @@ def table_text(
 
 
 def page(rows: list[tuple[str, ...]], facts: dict[str, str], notes: Iterable[str] = ()) -> str:
-    """The same as HTML, for a notebook; with styles of its own, for some notebooks have none."""
+    """The table, facts and notes as HTML, with its own styles, since some notebooks have none."""
 
     def cell(kind: str, text: str, left: bool) -> str:
         side = "left" if left else "right"
