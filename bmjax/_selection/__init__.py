@@ -1,1 +1,1 @@
-"""Which features: best-subset search, starts, moves, and the criterion that ranks fits."""
+"""The selection of features: best-subset search, starts, moves, and the criterion for fits."""

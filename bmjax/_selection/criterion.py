@@ -1,38 +1,42 @@
-"""Which of several finished fits of a dataset is the best: what each kept feature is charged.
+"""The criterion that ranks the finished fits of a dataset, by the charge of each kept feature.
 
-The bound G is what an algorithm climbs; to rank its finished fits by G is another matter. As the
-paper prunes, the count of parameters falls with each pruned feature, so in all a feature kept with
-inclusion 1 is charged log n, one half for its weight and one half for its rate. Three rules:
+The bound G is the objective that an algorithm maximises; it need not be what ranks the finished
+fits. With the pruning of the paper, the number of parameters falls with each pruned feature, so a
+feature kept with inclusion 1 is charged log n in all, half of it for its weight and half for its
+rate. There are three rules:
 
 `"paper"`
-    G itself: log(n)/2 + log(n pi)/2 a feature. Right for strong signals, over-prunes weak ones.
+    G itself, equation (10): log(n)/2 + log(n pi)/2 a feature. Right for strong signals, but prunes
+    too many weak ones.
 `"held"`
-    log(n pi)/2 a feature, which is BIC at inclusion 1. A pruned feature's rate is a parameter like
-    a kept one's, whose value is zero: under Jeffreys' prior on every rate each is charged alike,
-    pruned or not, so rates do not matter for the ranking.
+    log(n pi)/2 a feature, which is BIC at inclusion 1. The rate of a pruned feature is a parameter
+    too, whose value is zero: under Jeffreys' prior on every rate all are charged alike, pruned or
+    not, so rates do not matter for the ranking.
 `"learned"`
-    That, and two things that BIC leaves out because they do not grow with n. How wide the weights
-    are spread: BIC gives them the prior of unit information, tau = 1 in units of noise variance
-    over mean square of the feature; here tau is learned and at least 1, which charges
-    log(tau)/2 more. And how many features were looked at: gamma log C(k, K) for K kept features
-    of k, C held at its largest beyond K = k/2, so that no feature is ever kept for company.
-    gamma = 1 - log n / (4 log k) lies halfway between 1 and the least value for which the extended
-    BIC finds the truth when k grows as a power of n (Chen and Chen, Biometrika, 2008), and is not
-    below 0.
+    As `"held"`, with two charges that BIC leaves out because they do not grow with n. The first is
+    for the spread of the weights: BIC gives them the prior of unit information, tau = 1 in units of
+    noise variance over mean square of the feature; here tau is learned and at least 1, which
+    charges log(tau)/2 more. The second is for the number of features searched: gamma log C(k, K)
+    for K kept features of k, with C held at its largest beyond K = k/2, so that keeping more
+    features never lowers the charge. gamma = 1 - log n / (4 log k), but at least 0, is halfway
+    between 1 and the least value for which the extended BIC is consistent when k grows as a power
+    of n (Chen and Chen, Biometrika, 2008).
 
-Where one of two outcomes is rare a sample tells less of an effect, and unit information would be a
-prior the wider the rarer it is. So tau is at least 4 p (1 - p), p the share of ones, which gives
-log-odds the prior of unit information of equal shares, and makes log(n tau) count some four samples
-for each of the rarer outcome; n in gamma is as well n tau (Volinsky and Raftery, "Bayesian
-information criterion for censored survival models", Biometrics, 2000, count events likewise).
+If one of two outcomes is rare, a sample has less information on an effect, and a prior of unit
+information would be the wider the rarer it is. So the lower limit of tau is 4 p (1 - p), with p the
+share of ones, which gives log-odds the prior of unit information at equal shares, and makes n tau
+count some four samples for each of the rarer outcome; n in gamma is multiplied by this limit too
+(Volinsky and Raftery, "Bayesian information criterion for censored survival models", Biometrics,
+2000, count events likewise).
 
-With groups of columns features are counted by group. A group of d columns is charged log(n)/2 for
+With groups of columns, features are counted by group. A group of d columns is charged log(n)/2 for
 each of its weights; "paper" charges log(n)/2 more for its one rate. "learned" charges each weight
-log(n tau / d)/2: what a group adds to y altogether is spread as what a single feature adds, tau the
-mean of weights' E_g' E_g over the groups kept, E_g what a group adds in units of the noise. So the
-charge does not depend on how the columns are coded, and for the means of a category it counts the
-samples of a level, not all n, as the weight of a level is learned from no others (Berger, Bayarri
-and Pericchi, "The effective sample size", Econometric Reviews, 2014).
+log(n tau / d)/2: the contribution of a whole group to y is given the spread tau of a single
+feature's, where tau is the mean over the kept groups of the mean square of a group's contribution
+in units of the noise. So the charge does not depend on how the columns are coded, and for the means
+of a category it counts the samples of a level, not all n, as the weight of a level is learned from
+its own samples only (Berger, Bayarri and Pericchi, "The effective sample size", Econometric
+Reviews, 2014).
 """
 
 from typing import NamedTuple
@@ -47,12 +51,13 @@ CRITERIA = ("learned", "held", "paper")
 
 
 class Criterion(NamedTuple):
-    """A rule for a dataset, in nats.
+    """A rule for a dataset, as charges in nats.
 
     Attributes:
         each: The charge of a feature at inclusion 1, before the width of the weights.
         learns_width: Whether that width is learned.
-        by_size: The charge of a support of 0, 1, ..., m features as such, unmasked ones included.
+        by_size: The charge of the size of a support of 0, 1, ..., m features, unmasked ones
+            included.
         further: The charge of each further weight of a group, before the width of the weights.
         least: The least width that is learned.
     """
@@ -64,11 +69,11 @@ class Criterion(NamedTuple):
     least: float | Float[Array, ""] = 1.0
 
     def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
-        """The charge of a feature at inclusion 1, weights spread as learned."""
+        """The charge of a feature at inclusion 1, given the learned width of the weights."""
         return self.each + 0.5 * namespace(width).log(width)
 
     def charges(self, width: Float[Array, ""], columns: Int[Array, " g"]) -> Float[Array, " g"]:
-        """The same for groups of so many columns, the weights of each spread as those of one."""
+        """The charge of each group at inclusion 1, given its number of columns and the width."""
         xp, columns = namespace(width), columns.astype(width.dtype)
         if self.learns_width:
             width = width / xp.maximum(columns, 1)
@@ -80,7 +85,7 @@ class Criterion(NamedTuple):
 
         Args:
             strength: weights^2 * mean(x^2) * noise_precision of each feature.
-            chosen: The features kept that may be masked.
+            chosen: Whether each feature is kept and may be masked.
         """
         xp = namespace(strength)
         if not self.learns_width:
@@ -91,12 +96,12 @@ class Criterion(NamedTuple):
 
 
 def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> Criterion:
-    """The rule of a name for a dataset; see the table above.
+    """The rule of a given name for a dataset; see the module's docstring.
 
     Args:
-        name: The rule.
+        name: The name of the rule.
         problem: The dataset.
-        most: The largest size of a support that will be asked about. Default: all columns.
+        most: The largest size of a support that will be charged. Default: all columns.
     """
     xp = namespace(problem)
     half, maskable = 0.5 * problem.log_samples, problem.maskable
@@ -118,7 +123,8 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
         least = xp.asarray(problem.family.least_width(problem.target_square), dtype)
     share = 1 - 0.5 * (half + 0.5 * xp.log(least)) / xp.log(xp.maximum(choices, 2))
     share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
-    # log C(k, K), term by term, up to K = k/2; a support of that size holds the unmasked ones too.
+    # log C(k, K), term by term, up to K = k/2; a support of a given size includes the unmasked
+    # features.
     sizes = xp.arange(most, dtype=dtype)
     terms = xp.log(xp.maximum(choices - sizes, 1) / (sizes + 1))
     terms = xp.where(sizes < choices // 2, terms, 0)
@@ -129,12 +135,12 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
 
 
 def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
-    """The charge of a feature at inclusion 1, weights spread as those of a state."""
+    """The charge of a feature at inclusion 1, given the width of the weights of a state."""
     return rule.charge(width_at(rule, problem, state))
 
 
 def width_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
-    """The spread of the weights of a state."""
+    """The learned width of the weights of a state."""
     chosen = state.active & problem.maskable
     if isinstance(problem, Problem) and problem.groups is not None:
         chosen = chosen & problem.groups.first
@@ -148,13 +154,13 @@ def width_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[
 def score(
     rule: Criterion, problem: Problem | Totals, state: State, bound: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """The score of a finished fit, in nats; -inf where it has none.
+    """The score of a finished fit, in nats; -inf for a fit that cannot be ranked.
 
     Args:
-        rule: What features are charged.
+        rule: The charge of each feature.
         problem: The dataset.
         state: The fitted state.
-        bound: Its lower bound, which charges log(n pi)/2 + log(n)/2 a feature.
+        bound: The lower bound at the state, which charges log(n pi)/2 + log(n)/2 a feature.
     """
     xp = namespace(state)
     size = xp.sum(state.active, dtype=xp.int32)
@@ -167,13 +173,13 @@ def score(
     else:
         extra = charge_at(rule, problem, state) - problem.log_samples
         value = bound - chosen * extra - rule.by_size[size]
-    # With more than half as many features as samples an exact fit says nothing.
+    # An exact fit with more features than half the samples is uninformative.
     idle = exact_fit(problem, state) & (2 * size > problem.num_rows)
     return xp.where(xp.isfinite(value) & ~idle, value, -xp.inf)
 
 
 def price_of_groups(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
-    """What the groups of columns that a state keeps are charged at inclusion 1."""
+    """The charge of the groups of columns that a state keeps, at inclusion 1."""
     xp, groups = namespace(state), problem.groups
     assert groups is not None
     kept = state.active & groups.first

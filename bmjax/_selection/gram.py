@@ -1,8 +1,8 @@
-"""A dataset as the sums that squared error depends on, so that a step costs k^2 and not n k.
+"""The sums over samples that squared error depends on, so that a step costs k^2, not n k.
 
 ||y - X b||^2 from X'X, X'y and y'y alone cancels: where the residual is a thousandth of y, a
 float32 has nothing left of it. The sums here are taken around an anchor close to the answer (least
-squares), so that no quantity is larger than the residual it stands for.
+squares), so that no sum is much larger than that of the residuals.
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from bmjax._runtime.backend import Array, namespace, put, take
 
 
 class Squares(NamedTuple):
-    """Weighted sums over samples, for squared errors around an anchor.
+    """Weighted sums over samples of a dataset, for squared errors around an anchor.
 
     Attributes:
         gram: X'X.
-        anchor: The coefficients that the others are sums around.
+        anchor: The coefficients whose residual the other sums are of.
         slope: X'(y - X anchor).
         square: ||y - X anchor||^2.
-        samples: Number of samples.
+        samples: Number of samples, the sum of the weights.
     """
 
     gram: Float[Array, "k k"]
@@ -33,7 +33,7 @@ class Squares(NamedTuple):
 
     @property
     def explains(self) -> Bool[Array, " k"]:
-        """The columns that are not zero."""
+        """Whether each column is not zero."""
         return namespace(self.gram).diagonal(self.gram) > 0
 
     def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
@@ -52,13 +52,13 @@ class Squares(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A dataset whose X'X is never formed: for more columns than rows.
+    """A dataset with more columns than rows, whose X'X is never formed.
 
     Attributes:
         X: Features, feature-major.
         y: Target.
-        counts: How often each sample counts, None for once.
-        scale: One over the length of each column, 0 where that is zero.
+        counts: How often each sample counts, None for once each.
+        scale: One over the length of each column, 0 for a column of zeros.
     """
 
     X: Float[Array, "k n"]
@@ -90,7 +90,7 @@ def squares(
     anchor: Float[Array, " k"],
     sample_weights: Float[Array, " n"] | None = None,
 ) -> Squares:
-    """The sums of a dataset, features in rows, each sample as often as its weight says."""
+    """The sums of a dataset around an anchor, with each sample counted by its weight."""
     xp = namespace(X, y, anchor)
     residual = y - anchor @ X
     weighted = X if sample_weights is None else X * sample_weights[None, :]
@@ -112,15 +112,16 @@ def anchored(
     *,
     tall: bool | None = None,
 ) -> Squares:
-    """The sums of a dataset around least squares, or around zero where n <= k.
+    """The sums of a dataset around least squares, or around zero if n <= k.
 
-    With n <= k least squares is far from any sparse answer, so it would be no help.
+    If n <= k, least squares is far from any sparse answer, so it would not help.
 
     Args:
-        X: Features, a row each.
+        X: Features, feature-major.
         y: Target.
         sample_weights: How often each sample counts.
-        tall: Whether there are more samples than features. Default: than rows of X.
+        tall: Whether there are more samples than features. Default: whether X has more columns than
+            rows.
     """
     xp = namespace(X, y)
     zero = xp.zeros(len(X), X.dtype)
@@ -155,13 +156,13 @@ def unit_columns(m: Squares) -> tuple[Squares, Float[Array, " k"]]:
 
 
 def unit_scale(squares: Float[Array, " k"]) -> Float[Array, " k"]:
-    """One over the length of columns whose sums of squares are given, 0 where that is zero."""
+    """One over the length of columns, given their sums of squares; 0 for a column of zeros."""
     xp = namespace(squares)
     return xp.where(squares > 0, 1 / xp.sqrt(xp.where(squares > 0, squares, 1)), 0)
 
 
 def smallest_square(y: Float[Array, " n"]) -> Float[Array, ""]:
-    """Below this a sum of squared residuals of y is rounding, and the fit counts as exact."""
+    """The sum of squared residuals of y below which it is rounding, and the fit counts as exact."""
     info = jnp.finfo(y.dtype)
     return jnp.maximum((8 * info.eps) ** 2 * jnp.sum(y**2), 1e4 * len(y) * info.tiny)
 
@@ -169,6 +170,6 @@ def smallest_square(y: Float[Array, " n"]) -> Float[Array, ""]:
 def unbiased_precision(
     square: Float[Array, ""], count: int, selected: Array, y: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    """(n - selected) / ||residual||^2, capped where the residual is rounding."""
+    """The noise precision (n - selected) / ||residual||^2, capped if the residual is rounding."""
     freedom = jnp.maximum(count - selected, 1).astype(square.dtype)
     return freedom / jnp.maximum(square, smallest_square(y))

@@ -1,6 +1,6 @@
-"""One group of columns dropped, added or exchanged: what the score gains, and the state after it.
+"""Moves of one group of columns (drop, addition, exchange), as in `moves` for one feature.
 
-As in `moves`, but that several columns leave and several come, with masks in common.
+Several columns leave and several enter in one move, and those of a group have one mask.
 """
 
 from typing import NamedTuple
@@ -29,19 +29,19 @@ def best_group_move(
     rate: Float[Array, ""],
     rank: Int[Array, ""] | int = 0,
 ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
-    """The state after the best single move of a group from a fitted one; see `best_move`.
+    """The state after the best single move of a group from a fitted state; see `best_move`.
 
     Args:
         problem: The dataset, its columns by slot.
-        rule: What groups are charged.
-        state: A state that an M step leaves where it is.
-        around: The sums there, and the columns that the state is about.
-        rate: Masks and inclusion rate that a group is added with.
+        rule: The charge of each group.
+        state: A state that is a fixed point of the M step.
+        around: The sums at the state, and its columns.
+        rate: Mask means and inclusion rate of an added group.
         rank: 0 for the best move, 1 for the second best and so on.
 
     Returns:
-        The state after the move, weights and noise re-estimated, the columns that it is about, and
-        the rise of the score.
+        The state after the move with weights and noise re-estimated, its columns, and the rise of
+        the score.
     """
     xp, groups, n = namespace(state), problem.groups, problem.num_samples
     assert groups is not None
@@ -51,7 +51,7 @@ def best_group_move(
     layout = Layout(groups.members, around.blocks * scale[:, :, None] * scale[:, None, :])
     masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
     new = rule.charges(width_at(rule, problem, state), layout.sizes)
-    # The bound charges a group of d columns at inclusion 1 d log(n)/2.
+    # The masking cost of the bound for a group of d columns at inclusion 1 is d log(n)/2.
     paid = 0.5 * groups.size.astype(new.dtype) * problem.log_samples
     cost = xp.where(problem.maskable, masking_cost(problem, state, masks) - paid, -xp.inf)
     kept = xp.where(state.active & groups.first, groups.number, NO_COLUMN)
@@ -65,10 +65,10 @@ def best_group_move(
 
 
 def _independent(problem: Problem, state: State, sums: MaskedSums) -> State:
-    """The state without columns that are combinations of others, which leave it the same residual.
+    """The state without columns that are combinations of others; its residual is unchanged.
 
-    Groups with a column for every level of a category are kept whole, but for the inverse of their
-    products only rounding would be left.
+    A fit may keep whole groups with a column for every level of a category, but the inverse of
+    their products would be rounding error.
     """
     xp = namespace(state)
     omega = sums.omega
@@ -83,13 +83,13 @@ def _independent(problem: Problem, state: State, sums: MaskedSums) -> State:
 
 
 class _Places(NamedTuple):
-    """Where the columns of a group that is added go.
+    """The slots of the columns of an added group.
 
     Attributes:
         features: The column in each slot after the move.
-        out: The slots that are emptied.
-        place: Those that are filled.
-        which: Which column of the added group, in those.
+        out: Whether each slot is emptied.
+        place: Whether each slot is filled.
+        which: The position in the added group of the column that fills the slot.
     """
 
     features: Int[Array, " m"]
@@ -120,10 +120,10 @@ def _places(
 def _after(
     problem: Problem, state: State, around: Surroundings, move: GroupMove, rate: Float[Array, ""]
 ) -> tuple[State, Int[Array, " m"]]:
-    """The state after a move and the M step that follows, and the columns that it is about."""
+    """The state after a move and the M step that follows, and its columns."""
     xp, k, sums, n = namespace(state), len(around.slope), around.sums, problem.num_samples
     features, out, place, which = _places(problem, state, around.features, move, k)
-    # First the residual without what is dropped, then the sums with what is added.
+    # First the residual without the dropped group, then the sums with the added one.
     held = xp.where(state.active & ~out & ~place, around.anchor, 0)
     back = around.anchor - held
     added = xp.where(place, features, NO_COLUMN)

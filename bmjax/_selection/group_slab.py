@@ -1,12 +1,12 @@
-"""Every drop, addition and exchange of a whole group of columns, from sums over samples.
+"""Every drop, addition and exchange of a whole group of columns, judged from sums over samples.
 
 The columns of a group leave a slab at once and enter it one by one, each by a rank-one update, so
-that a group whose columns are combinations of others ends with those that are none. With V the
-inverse of X'X over the slots, b the coefficients, r = X'residual and D = X'X - (X'X) V (X'X) what
-the slots leave of products: dropping g adds b_g' V_gg^-1 b_g to the sum of squared residuals,
-adding g takes r_g' D_gg^-1 r_g off, and an exchange is an addition to the slab without the group. A
-column that was left out as a combination of others stays out until its group comes again, so that
-where columns of one group are combinations of those of others, a drop or an exchange may look worse
+that columns that are combinations of others are left out of a group. With V the inverse of X'X over
+the slots, b the coefficients, r = X'residual and D = X'X - (X'X) V (X'X) the part of the products
+that the slots do not explain, dropping g adds b_g' V_gg^-1 b_g to the sum of squared residuals,
+adding g subtracts r_g' D_gg^-1 r_g, and an exchange is an addition to the slab without the group. A
+column that was left out as a combination of others stays out until its group is added again, so if
+columns of one group are combinations of those of others, a drop or an exchange may be judged worse
 than it is.
 """
 
@@ -27,8 +27,8 @@ class Layout(NamedTuple):
     """The groups that a search chooses among.
 
     Attributes:
-        members: The columns of each group, `NO_COLUMN` where it has fewer.
-        blocks: The products of the columns of each group, of unit length.
+        members: The columns of each group, filled with `NO_COLUMN` if it has fewer than d.
+        blocks: The products of the unit columns of each group.
     """
 
     members: Int[Array, "g d"]
@@ -36,33 +36,33 @@ class Layout(NamedTuple):
 
     @property
     def there(self) -> Bool[Array, "g d"]:
-        """The places that hold a column."""
+        """Whether each place of `members` holds a column."""
         return self.members < NO_COLUMN
 
     @property
     def sizes(self) -> Int[Array, " g"]:
-        """How many columns each group has."""
+        """The number of columns of each group."""
         xp = namespace(self.members)
         return xp.sum(self.there, axis=1, dtype=xp.int32)
 
     def slots(self, slab: Slab) -> Int[Array, "g d"]:
-        """The slot of each column, -1 for none."""
+        """The slot of each column of each group, -1 for none."""
         xp, (m, k) = namespace(slab.gram), slab.gram.shape
         numbers = xp.arange(1, m + 1, dtype=xp.int32)
         return take(put(xp.zeros(k, xp.int32), slab.features, numbers), self.members) - 1
 
     def kept(self, slab: Slab) -> Bool[Array, " g"]:
-        """The groups of which a column has a slot."""
+        """Whether any column of each group has a slot."""
         return namespace(slab.gram).any(self.slots(slab) >= 0, axis=1)
 
 
 def layout_of(source: Squares | Rows, members: Int[Array, "g d"]) -> Layout:
-    """The groups of a dataset, for columns of unit length."""
+    """The layout of the groups of a dataset, for columns of unit length."""
     return Layout(members, blocks_of(source, members))
 
 
 def blocks_of(source: Squares | Rows, members: Int[Array, "g d"]) -> Float[Array, "g d d"]:
-    """The products of the columns of each group, zero where it has no column."""
+    """The products of the columns of each group, zero for places without a column."""
 
     def of_one(own: Int[Array, " d"]) -> Float[Array, "d d"]:
         if isinstance(source, Squares):
@@ -77,12 +77,12 @@ def blocks_of(source: Squares | Rows, members: Int[Array, "g d"]) -> Float[Array
 def independent(
     matrix: Float[Array, "m m"], order: Int[Array, " m"], used: Bool[Array, " m"]
 ) -> Bool[Array, " m"]:
-    """The columns used that are no combinations of those before them in an order.
+    """Whether each column is used and is no combination of used columns before it in an order.
 
     Args:
-        matrix: Their products, with ones on the diagonal.
-        order: Which come first.
-        used: The columns to choose from.
+        matrix: The products of the columns, with ones on the diagonal.
+        order: The numbers of the columns in that order.
+        used: Whether each column may be chosen.
     """
     xp, m = namespace(matrix), len(used)
     least = _rank(m, matrix.dtype)
@@ -99,12 +99,12 @@ def independent(
 
 
 class GroupMove(NamedTuple):
-    """A group dropped, added, or exchanged for another.
+    """A drop, an addition, or an exchange of one group.
 
     Attributes:
         out: The group that is dropped; the number of groups for none.
         into: The group that is added; the number of groups for none.
-        rise: By how much the score rises while the charges stay as they are; inf if forced.
+        rise: The rise of the score at the present charges, in nats; inf for a forced addition.
     """
 
     out: Int[Array, ""]
@@ -113,7 +113,7 @@ class GroupMove(NamedTuple):
 
 
 def squares_after(slab: Slab, layout: Layout) -> After:
-    """||residual||^2 after each move of a group, infinite for one that is not possible."""
+    """||residual||^2 after each move of a group, infinite for a move that is not possible."""
     xp, kept = namespace(slab.gram), layout.kept(slab)
     groups, candidate = len(kept), ~kept
 
@@ -132,19 +132,19 @@ def squares_after(slab: Slab, layout: Layout) -> After:
 
 
 def squares_after_drops(slab: Slab, layout: Layout) -> Float[Array, " g"]:
-    """||residual||^2 after dropping each group, infinite for one that is not in."""
+    """||residual||^2 after dropping each group, infinite for a group that is not kept."""
     xp, slots = namespace(slab.gram), layout.slots(slab)
     here = slots >= 0
     both = here[:, :, None] & here[:, None, :]
     inverse = xp.where(both, slab.inverse[slots[:, :, None], slots[:, None, :]], 0)
     coef = xp.where(here, slab.coef[slots], 0)
-    # The pivots are one over what the others leave of a column of unit length, so none is below 1.
+    # A pivot is one over the part of a unit column that the others leave, so none is below 1.
     lost = _explained(inverse, coef, here, 0.5)
     return xp.where(xp.any(here, axis=1), slab.square + lost, xp.inf)
 
 
 def _after_adding(slab: Slab, layout: Layout, candidate: Bool[Array, " g"]) -> Float[Array, " g"]:
-    """||residual||^2 after adding each group; infinite for those kept and those of no use."""
+    """||residual||^2 after adding each group; infinite for those kept or explained by these."""
     xp, members = namespace(slab.gram), layout.members
     reach, gram = (take(rows.T, members) for rows in (slab.reach, slab.gram))  # (g, d, m)
     left = layout.blocks - reach @ xp.swapaxes(gram, 1, 2)
@@ -155,7 +155,7 @@ def _after_adding(slab: Slab, layout: Layout, candidate: Bool[Array, " g"]) -> F
 
 
 def rank_of(slab: Slab) -> float:
-    """A column of unit length with less left than this is a combination of others."""
+    """The squared length left of a unit column below which it is a combination of others."""
     return _rank(len(slab.features), slab.gram.dtype)
 
 
@@ -171,7 +171,7 @@ def _explained(
 ) -> Float[Array, " g"]:
     """The sum of squares that each group explains, vector' matrix^-1 vector.
 
-    Without columns whose pivot is below the least.
+    Columns whose pivot is below `least` are left out.
     """
     xp = namespace(matrix)
 
@@ -192,7 +192,7 @@ def _explained(
 
 
 def without(slab: Slab, columns: Int[Array, " d"]) -> Slab:
-    """The slab without some columns, all of them taken out at once."""
+    """The slab without some columns, which are removed all at once."""
     xp, k = namespace(slab.gram), len(slab.slope)
     found = slab.used[None, :] & (slab.features[None, :] == columns[:, None])  # (d, m)
     here, out = xp.any(found, axis=1), xp.any(found, axis=0)
@@ -216,7 +216,7 @@ def without(slab: Slab, columns: Int[Array, " d"]) -> Slab:
 def with_columns(
     source: Source, slab: Slab, columns: Int[Array, " d"], exists: Bool[Array, " d"]
 ) -> Slab:
-    """The slab with those of some columns that are no combinations of others, one by one."""
+    """The slab with some columns added one by one, except those that are combinations of others."""
     xp, (m, k), least = namespace(slab.gram), slab.gram.shape, rank_of(slab)
     no_slot = xp.asarray(m, xp.int32)
 
@@ -249,10 +249,10 @@ def ranked_move(  # noqa: PLR0913 - what a choice depends on
         slab: The present subset of columns.
         layout: The groups.
         after: ||residual||^2 after each move.
-        price: What each group costs.
+        price: The charge of each group.
         rise: The rise of the log likelihood.
-        most: How many columns there may be.
-        rank: Which move.
+        most: Largest number of columns allowed.
+        rank: The rank of the move.
     """
     xp = namespace(slab.gram)
     kept, sizes, square = layout.kept(slab), layout.sizes, slab.square

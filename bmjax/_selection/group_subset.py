@@ -1,4 +1,4 @@
-"""Which groups of columns to keep, if a kept one is never masked: a search over subsets of groups.
+"""Best-subset search over groups of columns, where kept groups are never masked.
 
 Every drop, addition and exchange of a whole group is judged in closed form; see `group_slab`.
 """
@@ -29,21 +29,21 @@ from bmjax._selection.neighbours import After, Charges, Rise, likelihood_rise, m
 from bmjax._selection.slab import Slab, Source, begun, refreshed
 from bmjax._selection.subset import whole_slab
 
-# Drops after which everything is computed anew, for the sake of rounding.
+# Number of drops after which all is recomputed, against rounding errors.
 _FRESH = 8
 
 
 class GroupRules(NamedTuple):
-    """The prices and limits of a search.
+    """The charges and limits of a search.
 
     Attributes:
         layout: The groups.
-        charge: What each group is charged at a slab, where the weights are spread as they are.
-        by_size: What a subset of 0, 1, ... groups is charged as such.
+        charge: A function for the charge of each group, given the spread of the weights at a slab.
+        by_size: Charge of the size of a subset of 0, 1, ... groups.
         rise: The rise of the log likelihood.
         most: Largest number of columns allowed.
-        least: A rise of the score that is not below what rounding may make of nothing.
-        needed: The groups that have to be in, where they explain anything.
+        least: The largest rise of the score that may be rounding error.
+        needed: Whether each group must be in the subset, if it can explain anything.
     """
 
     layout: Layout
@@ -55,20 +55,20 @@ class GroupRules(NamedTuple):
     needed: Bool[Array, " g"]
 
     def prices(self, slab: Slab) -> Charges:
-        """What each group costs at a slab."""
+        """The charges of the groups at a slab."""
         each = self.charge(slab)
         xp = namespace(each)
         return Charges(xp.where(self.needed, -xp.inf, each), each, self.by_size)
 
     def spent(self, slab: Slab) -> Float[Array, ""]:
-        """What the groups of a slab cost."""
+        """The total charge of the groups in a slab."""
         price, kept = self.prices(slab), self.layout.kept(slab)
         xp = namespace(kept)
         each = xp.sum(xp.where(kept & ~self.needed, price.new, 0))
         return each + price.of_size(xp.sum(kept, dtype=xp.int32))
 
     def gain(self, before: Slab, after: Slab) -> Float[Array, ""]:
-        """By how much the score rises from one slab to another, each at its own prices."""
+        """The rise of the score from one slab to another, each at its own charges."""
         rise = self.rise(before.square, after.square)
         return rise - self.spent(after) + self.spent(before)
 
@@ -78,16 +78,17 @@ def best_groups(
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
     """The subset of groups of the highest score that a search by single moves finds.
 
-    From nothing, and where the data are tall from all groups as well.
+    The search starts from the empty subset, and for tall data from a large subset as well.
 
     Args:
         problem: The dataset, with groups.
-        rule: What a group is charged.
+        rule: The charge of each group.
         tall: Whether there are more samples than columns.
-        slots: How many columns there is room for; all of them where the data are tall.
+        slots: Number of slots for columns; all columns if the data are tall.
 
     Returns:
-        The columns of these groups, least squares on them, and whether there was no room for more.
+        Whether each column is in these groups, least squares on them, and whether the slots ran
+        out.
     """
     xp, members = namespace(problem), _members(problem)
     if tall:
@@ -118,7 +119,7 @@ def _members(problem: Problem) -> Int[Array, "g d"]:
 
 
 def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
-    """The prices and limits of a search under a criterion."""
+    """The charges and limits of a search under a criterion."""
     xp, n = namespace(problem), problem.num_samples
     floor = n * problem.noise_floor
     needed = xp.any(take(~problem.maskable, layout.members), axis=1)
@@ -144,9 +145,9 @@ def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
 
 
 def _from_both_ends(sums: Squares, rules: GroupRules) -> Slab:
-    """The better of two searches, from nothing and from as many groups as there may be.
+    """The better of two searches, from the empty subset and from as many groups as allowed.
 
-    The latter are those that say most of y alone.
+    The latter are the groups that each alone explain the most of y.
     """
     layout = rules.layout
     xp, k, members = namespace(sums.gram), len(sums.anchor), layout.members
@@ -175,7 +176,7 @@ def _from_both_ends(sums: Squares, rules: GroupRules) -> Slab:
 
 
 def _search(source: Source, start: Slab, rules: GroupRules) -> Slab:
-    """Make the best move of a group until none raises the score."""
+    """Make the best move of a group, again and again until none raises the score."""
     xp, layout = namespace(start.gram), rules.layout
     most_moves = xp.asarray(10 * len(layout.members), xp.int32)
 
@@ -193,7 +194,7 @@ def _search(source: Source, start: Slab, rules: GroupRules) -> Slab:
 
 
 def _best(slab: Slab, after: After, rules: GroupRules) -> GroupMove:
-    """The move that raises the score the most; first of all the addition of a needed group."""
+    """The move that raises the score the most, or adds a needed group that is missing."""
     layout = rules.layout
     xp, kept = namespace(slab.gram), layout.kept(slab)
     move = ranked_move(slab, layout, after, rules.prices(slab), rules.rise, rules.most)
@@ -204,7 +205,7 @@ def _best(slab: Slab, after: After, rules: GroupRules) -> GroupMove:
 
 
 def _moved(source: Source, slab: Slab, move: GroupMove, rules: GroupRules) -> Slab:
-    """The slab after a move, computed anew."""
+    """The slab after a move, recomputed."""
     members, blocks = rules.layout
     xp, nobody = namespace(slab.gram), len(members)
     out, into = (
@@ -216,10 +217,10 @@ def _moved(source: Source, slab: Slab, move: GroupMove, rules: GroupRules) -> Sl
 
 
 def _eliminated(source: Source, start: Slab, rules: GroupRules) -> Slab:
-    """Groups dropped from a large subset, one by one, as long as the score rises.
+    """Drop groups from a large subset, one by one, as long as the score rises.
 
-    A drop alone costs no more than an update, so additions and exchanges are left for the search
-    that follows.
+    A drop costs no more than an update, so additions and exchanges are left to the search that
+    follows.
     """
     xp, layout = namespace(start.gram), rules.layout
     groups, dtype = len(layout.members), start.gram.dtype

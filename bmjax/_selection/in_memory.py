@@ -1,4 +1,4 @@
-"""A dataset in memory: how it is fitted from a start, moved on, and reported."""
+"""A dataset in memory: its fit from a start, the move to the next fit, and the result."""
 
 from functools import partial
 
@@ -24,13 +24,13 @@ from bmjax._solvers.paper import Solver
 
 
 class InMemory:
-    """A dataset in memory, on the host or in a program, to be fitted from its starts.
+    """The `Fitter` of a dataset in memory, on the host or in a compiled program.
 
     Args:
         problem: The dataset.
-        options: What was asked.
-        solver: How to step.
-        history_length: Steps of the solver to keep a record of, None for no record.
+        options: The options, in the units of the fit.
+        solver: The solver, which makes the steps.
+        history_length: Number of solver steps to record, None for no record.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class InMemory:
         return state_at(gathered(self.totals, features), point)
 
     def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
-        """The end of the fit from a state."""
+        """The end of the fit from a state; `used` iterations were spent by earlier fits."""
         part = gathered(self.totals, features)
-        if part.groups is not None:  # which other groups there are changes no program
+        if part.groups is not None:  # other groups must not cause a compilation
             part = part._replace(groups=part.groups._replace(members=None))
         static = {"solver": self._solver, "history_length": self._history_length}
         arguments = part, self._options, state, used
@@ -62,14 +62,14 @@ class InMemory:
         return End(outcome, features, course)
 
     def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
-        """The score of a finished fit; -inf where it has none."""
+        """The score of a finished fit; -inf for a fit that cannot be ranked."""
         part = gathered(self.totals, end.features)
         return score_of(rule, touching(part, end.outcome.state), end.outcome)
 
     def move(
         self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
     ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
-        """The state after the best single move from an end, its features, and the rise."""
+        """The state after the best single move from an end, its features, and the score's rise."""
         state, features = end.outcome.state, end.features
         near = local(self.totals, features, state)
         around = surroundings(near, state, features)
@@ -88,15 +88,15 @@ def fit_from(
     solver: Solver,
     history_length: int | None,
 ) -> tuple[one_fit.Outcome, History | None]:
-    """The fit of the features in the slots from a state, to be compiled.
+    """The fit of the features in the slots from a state, a function to be compiled.
 
     Args:
-        part: The features in the slots.
-        options: What was asked.
-        state: Where to start.
-        used: Iterations made by fits before.
-        solver: How to step.
-        history_length: Steps of the solver to keep a record of, None for no record.
+        part: The problem of the features in the slots.
+        options: The options, in the units of the fit.
+        state: The state to start from.
+        used: Number of iterations made by earlier fits.
+        solver: The solver, which makes the steps.
+        history_length: Number of solver steps to record, None for no record.
 
     Returns:
         The end of the fit, and its history.
@@ -117,7 +117,7 @@ def fit_from(
 
 
 def report(end: End, starts: Starts, uncertainty: Uncertainty | None = None) -> Result:
-    """What there is to say of a dataset whose fits have all ended, by feature."""
+    """The result, by feature, of a dataset whose fits have all ended."""
     (state, bound, _, status), features, course, _ = end
     k, xp = starts.coef.shape[-1], namespace(starts)
 

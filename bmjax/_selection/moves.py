@@ -1,7 +1,7 @@
-"""One feature dropped, added or exchanged: what the score gains, and the state after it.
+"""Moves of one feature (drop, addition, exchange): the rise of the score, and the state after it.
 
-The masks of the other features stay as they are, so sums over samples that one pass leaves say all
-there is to say: which move is the best, and the M step after it.
+The masks of the other features are held fixed, so sums over samples from one pass determine both
+the best move and the M step after it.
 """
 
 from typing import NamedTuple
@@ -29,14 +29,14 @@ from bmjax._selection.slab import Move, Slab, slab_at
 
 
 class Surroundings(NamedTuple):
-    """Sums over samples at the end of a fit, for the moves from it.
+    """Sums over samples at the end of a fit, which determine the moves from it.
 
     Attributes:
         features: The feature in each slot, k in empty slots.
-        anchor: The weights whose residual the sums are of.
-        sums: Those of the masked features, by slot.
-        with_all: The products of the masked features with all features as they are.
-        slope: X'residual of all features as they are.
+        anchor: The weights whose residual the sums use.
+        sums: The sums of the masked features, by slot.
+        with_all: The products of the masked features with all features, unmasked.
+        slope: X'residual of all features, unmasked.
         squares: Sum of squares of each feature.
         entropy: Sum of the entropies of the masks, by slot.
         blocks: The products of the columns of each group, None without groups.
@@ -53,12 +53,12 @@ class Surroundings(NamedTuple):
 
 
 def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> Surroundings:
-    """The sums at a state in memory.
+    """The sums at a state of a dataset in memory.
 
     Args:
         problem: The dataset.
-        state: A state that an M step leaves where it is.
-        features: The features that it is about, by slot.
+        state: A state that is a fixed point of the M step.
+        features: The features of the state, by slot.
     """
     part = gathered(problem, features)
 
@@ -81,7 +81,7 @@ def surroundings(problem: Problem, state: State, features: Int[Array, " m"]) -> 
 
 
 def _blocks(problem: Problem) -> Float[Array, "g d d"] | None:
-    """The products of the columns of each group."""
+    """The products of the columns of each group, None without groups."""
     if problem.groups is None or problem.groups.members is None:
         return None
     one = namespace(problem).ones(len(problem.X), problem.dtype)
@@ -97,29 +97,29 @@ def best_move(
     rate: Float[Array, ""],
     rank: Int[Array, ""] | int = 0,
 ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
-    """The state after the best single move from a fitted one, and by how much the score rises.
+    """The state after the best single move from a fitted state, and the rise of the score.
 
-    A feature is dropped, added, or exchanged for another. The masks of the other features stay as
-    they are and weights and noise follow, so the rise is exact at a rate of 1, but for what the
-    masks gain when they adapt.
+    A feature is dropped, added, or exchanged for another. The masks of the other features are held
+    fixed, and weights and noise are re-estimated, so at a rate of 1 the rise is exact except for
+    the further gain when the masks adapt.
 
     Args:
         problem: The dataset, its features by slot.
-        rule: What features are charged.
-        state: A state that an M step leaves where it is.
-        around: The sums there, and the features that the state is about.
-        rate: Masks and inclusion rate that a feature is added with.
+        rule: The charge of each feature.
+        state: A state that is a fixed point of the M step.
+        around: The sums at the state, and its features.
+        rate: Mask means and inclusion rate of an added feature.
         rank: 0 for the best move, 1 for the second best and so on.
 
     Returns:
-        The state after the move, weights and noise re-estimated, the features that it is about,
-        and the rise of the score.
+        The state after the move with weights and noise re-estimated, its features, and the rise of
+        the score.
     """
     xp, kept, n = namespace(state), state.active, problem.num_samples
     slab = slab_of(problem, state, around)
     masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
     new = charge_at(rule, problem, state)
-    # The bound charges a feature at inclusion 1 log(n)/2, the rule what it charges a new one.
+    # The masking cost of the bound at inclusion 1 is log(n)/2; the rule charges `new` instead.
     own = masking_cost(problem, state, masks) - 0.5 * problem.log_samples + new
     own = xp.where(problem.maskable, xp.where(kept, own, 0), -xp.inf)
     rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
@@ -129,7 +129,7 @@ def best_move(
 
 
 def slab_of(problem: Problem | Totals, state: State, around: Surroundings) -> Slab:
-    """The slab of a fitted state: its masked columns, and their products with all as they are."""
+    """The slab of a fitted state: its masked columns and their products with unmasked columns."""
     xp, k, sums = namespace(state), len(around.slope), around.sums
     kept, away = state.active, state.weights - around.anchor
     variance = sums.variance
@@ -154,7 +154,7 @@ def _after(
     move: Move,
     rate: Float[Array, ""],
 ) -> tuple[State, Int[Array, " m"]]:
-    """The state after a move and the M step that follows, and the features that it is about."""
+    """The state after a move and the M step that follows, and its features."""
     xp, k, sums, n = namespace(state), len(around.slope), around.sums, problem.num_samples
     features = around.features
     slots = xp.arange(len(features), dtype=xp.int32)
@@ -165,7 +165,7 @@ def _after(
         spare = slots == xp.argmin(state.active).astype(xp.int32)
         place = xp.where(xp.any(out), out, spare) & adds
         features = xp.where(place, move.feature, features)
-    # First the residual without what is dropped, then the sums with what is added.
+    # First the residual without the dropped feature, then the sums with the added one.
     held = xp.where(state.active & ~out & ~place, around.anchor, 0)
     back = around.anchor - held
     products = xp.where(place, 0, take(around.with_all.T, move.feature))

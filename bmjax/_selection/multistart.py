@@ -1,8 +1,8 @@
-"""The better optimum of a dataset: several starts, then moves, judged by the score.
+"""The search for the best optimum of a dataset: several starts, then moves, judged by the score.
 
-The bound has many local optima. One fit climbs from a start to the nearest; here a dataset's fits
-follow each other, first from every start, then from the best end with a feature dropped, added
-without masks or exchanged for another, as long as that leads to a better one.
+The bound has many local optima. One fit climbs from a start to the nearest optimum; here the fits
+of a dataset follow each other, first from every start, then from the best end with a feature
+dropped, added or exchanged for another, as long as that leads to a better fit.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -23,9 +23,10 @@ from bmjax._selection.starts import Point, Room, dense_point, sparse_points
 from bmjax._solvers import one_fit
 
 ADDED_RATES = (0.99, 0.5)
-# A smaller rise of the score, in nats, may be what was left to go when a fit was called converged.
+# A smaller rise of the score, in nats, may be the remaining rise of a fit that has converged.
 LEAST_RISE = 0.01
-# A move's masks adapt only after it, so one that looks a little worse is tried as well, in nats.
+# The masks adapt only after a move, so one that seems to lower the score a little, in nats, is
+# tried.
 WORTH_A_TRY = -1.0
 
 
@@ -33,10 +34,10 @@ class End(NamedTuple):
     """A fit that has ended.
 
     Attributes:
-        outcome: Its state, bound, number of iterations and status.
-        features: The features that it worked on, by slot.
-        course: Its history if asked for, else None.
-        extra: What else its data keep for the moves from it.
+        outcome: The state, bound, number of iterations and status of the fit.
+        features: The features in its working set, by slot.
+        course: Its history if recorded, else None.
+        extra: Further sums that its `Fitter` keeps for the moves from this end.
     """
 
     outcome: one_fit.Outcome
@@ -46,12 +47,12 @@ class End(NamedTuple):
 
 
 class Fitter(Protocol):
-    """One dataset, in memory or in blocks: how it is fitted from a start, and moved on from an end.
+    """The interface to one dataset, in memory or in blocks: fits from a start, moves from an end.
 
     Attributes:
-        totals: What the dataset comes to as a whole.
-        max_steps: Most iterations over all fits.
-        iterations: Iterations that a step of the solver makes.
+        totals: The `Problem`, or the `Totals` over all samples.
+        max_steps: Largest number of iterations over all fits.
+        iterations: Number of iterations in a step of the solver.
     """
 
     totals: Any
@@ -59,7 +60,7 @@ class Fitter(Protocol):
     iterations: int
 
     def fit(self, state: State, features: Int[Array, " m"], used: Int[Array, ""]) -> End:
-        """The end of the fit from a state; `used` iterations have been spent by fits before."""
+        """The end of the fit from a state; `used` iterations were spent by earlier fits."""
         ...
 
     def start(self, point: Point, features: Int[Array, " m"]) -> State:
@@ -67,26 +68,26 @@ class Fitter(Protocol):
         ...
 
     def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
-        """The score of a finished fit; -inf where it has none."""
+        """The score of a finished fit; -inf for a fit that cannot be ranked."""
         ...
 
     def move(
         self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
     ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
-        """The state after the best single move from an end, its features, and the rise."""
+        """The state after the best single move from an end, its features, and the score's rise."""
         ...
 
 
 class Climb(NamedTuple):
-    """A dataset's fits so far.
+    """The progress of the fits of a dataset.
 
     Attributes:
-        state: Where the next fit starts.
-        features: The features that it works on, by slot.
-        number: Its number.
+        state: The state that the next fit starts from.
+        features: The features in its working set, by slot.
+        number: The number of the next fit.
         done: Whether no fit is left to make.
         best: The best fit so far.
-        failures: Moves since one that led to a better fit.
+        failures: Number of moves since the last that led to a better fit.
         starts: The record of every fit.
     """
 
@@ -102,16 +103,16 @@ class Climb(NamedTuple):
 def points(
     problem: Problem, options: one_fit.Options, plan: Plan, room: Room
 ) -> tuple[Point, Bool[Array, ""]]:
-    """Where the starts of a dataset are, those from the best subset first.
+    """The starts of a dataset, those from the best subset first.
 
     Args:
         problem: The dataset.
-        options: What was asked.
-        plan: Which starts there are.
-        room: How much room there is.
+        options: The options, in the units of the fit.
+        plan: The number of starts of each kind.
+        room: The numbers of slots.
 
     Returns:
-        The starts, and whether the search has run out of room.
+        The starts, and whether the search has run out of slots.
     """
     xp = namespace(problem)
     parts, full = [], xp.asarray(False)
@@ -135,9 +136,9 @@ def best_fit(fitter: Fitter, plan: Plan, points: Point, slots: int) -> tuple[End
 
     Args:
         fitter: The dataset.
-        plan: How many fits there are.
-        points: Where the starts are.
-        slots: How many features a fit has room for.
+        plan: The number of starts and moves.
+        points: The starts.
+        slots: Number of slots of a fit.
 
     Returns:
         The best fit and the record of all.
@@ -150,7 +151,7 @@ def best_fit(fitter: Fitter, plan: Plan, points: Point, slots: int) -> tuple[End
         end = fitter.fit(climb.state, climb.features, used)
         return next_fit(fitter, rule, plan, points, climb, end)
 
-    if namespace(points) is jnp:  # a loop in a program carries a best fit from the first step on
+    if namespace(points) is jnp:  # a compiled loop must carry a best fit from the first step on
         used = climb.number
         shape = jax.eval_shape(lambda c: fitter.fit(c.state, c.features, used), climb)
         blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
@@ -160,7 +161,7 @@ def best_fit(fitter: Fitter, plan: Plan, points: Point, slots: int) -> tuple[End
 
 
 def begin(fitter: Fitter, plan: Plan, points: Point, slots: int) -> Climb:
-    """Before the first fit."""
+    """The progress before the first fit."""
     xp = namespace(points)
     needed = xp.any(points.inclusion > 0, axis=0) | ~fitter.totals.maskable
     features = slots_for(needed, slots)
@@ -180,7 +181,7 @@ def begin(fitter: Fitter, plan: Plan, points: Point, slots: int) -> Climb:
 def _start(
     fitter: Fitter, points: Point, features: Int[Array, " m"], number: Int[Array, ""] | int
 ) -> State:
-    """The state before the first step from a start."""
+    """The state before the first step from the start of a given number."""
     point: Point = jax.tree.map(lambda leaf: leaf[number], points)
     of_slots = point._replace(
         inclusion=taken(point.inclusion, features), weights=taken(point.weights, features)
@@ -189,7 +190,7 @@ def _start(
 
 
 def blank_starts(rows: int, k: int, dtype: Any, xp: Any = jnp) -> Starts:
-    """The record of fits that have not been made."""
+    """A record with rows for fits that have not been made."""
     return Starts(
         score=xp.full(rows, -xp.inf, dtype),
         bound=xp.full(rows, xp.nan, dtype),
@@ -210,7 +211,7 @@ def recorded(
     value: Float[Array, ""],
     best: Int[Array, ""],
 ) -> Starts:
-    """The record with one more fit, its score given and which fit is the best so far."""
+    """The record with one more fit, given its score and the number of the best fit so far."""
     outcome, k = end.outcome, starts.coef.shape[-1]
     state, xp = outcome.state, namespace(starts)
     coef = xp.where(state.active, state.coef, 0)
@@ -227,7 +228,7 @@ def recorded(
 
 
 def score_of(rule: Criterion, problem: Problem | Totals, end: one_fit.Outcome) -> Float[Array, ""]:
-    """The score of a finished fit; -inf for one that met NaN or infinity."""
+    """The score of a finished fit; -inf for a fit that met NaN or infinity."""
     value = score(rule, problem, end.state, end.bound)
     return namespace(value).where(end.status == Status.NON_FINITE, -namespace(value).inf, value)
 
@@ -235,14 +236,14 @@ def score_of(rule: Criterion, problem: Problem | Totals, end: one_fit.Outcome) -
 def next_fit(
     fitter: Fitter, rule: Criterion, plan: Plan, points: Point, climb: Climb, end: End
 ) -> Climb:
-    """Take note of a fit that has ended and find where the next one starts, if one is left to make.
+    """Record a fit that has ended and find the start of the next one, if any is left to make.
 
     Args:
         fitter: The dataset.
-        rule: What ranks the fits.
-        plan: How many fits there are.
-        points: Where the starts are.
-        climb: The fits so far.
+        rule: The criterion that ranks the fits.
+        plan: The number of starts and moves.
+        points: The starts.
+        climb: The progress so far.
         end: The fit that has ended.
     """
     xp = namespace(climb.starts)
@@ -263,7 +264,7 @@ def next_fit(
     nan = xp.full_like(value, xp.nan)
 
     def another_start() -> tuple[State, Array, Array, Array]:
-        # Fits have left the slots as they were: the features of all starts have one.
+        # Fits do not change the slots, in which the features of all starts are.
         row = xp.minimum(following, plan.starts - 1)
         state = _start(fitter, points, climb.features, row)
         return state, climb.features, nan, xp.asarray(False)
@@ -281,7 +282,7 @@ def next_fit(
         state, features, rise, done = a_move()
     else:
         state, features, rise, done = cond(following < plan.starts, another_start, a_move)
-    # A search that was cut short says so, even if its best fit had converged.
+    # A search that is cut short reports it, even if its best fit has converged.
     used = starts.num_steps.sum(dtype="int32")
     exhausted = used + fitter.iterations > fitter.max_steps
     cut_short, out_of_steps = exhausted & ~done, xp.asarray(Status.MAX_STEPS, xp.int32)

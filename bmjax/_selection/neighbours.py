@@ -1,4 +1,4 @@
-"""The neighbours of a subset, each one drop, addition or exchange away, judged in closed form."""
+"""The neighbours of a subset, one drop, addition or exchange away, judged in closed form."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,9 +13,9 @@ class Charges(NamedTuple):
     """The charges of a subset, in nats.
 
     Attributes:
-        kept: Saved by emptying a slot; -inf for a feature that may not be dropped.
-        new: Spent on adding a feature.
-        by_size: Spent on a subset of 0, 1, ..., m features as such.
+        kept: Charge saved by emptying each slot; -inf for a feature that may not be dropped.
+        new: Charge of adding a feature.
+        by_size: Charge of the size of a subset of 0, 1, ..., m features.
     """
 
     kept: Float[Array, " m"]
@@ -38,12 +38,12 @@ Rise = Callable[[Array, Array], Array]
 def likelihood_rise(
     n: int | Array, noise_precision: Float[Array, ""] | None, floor: Float[Array, ""]
 ) -> Rise:
-    """The rise of the log likelihood as the sum of squared residuals changes.
+    """A function for the rise of the log likelihood between two sums of squared residuals.
 
     Args:
         n: Number of samples.
-        noise_precision: The noise precision where it is known; else it is that of the residuals.
-        floor: Sums below this are rounding and count as this.
+        noise_precision: The known noise precision, or None to use that of the residuals.
+        floor: Sums below this are rounding error and are raised to it.
 
     Returns:
         A function of two sums of squares, before and after.
@@ -61,7 +61,7 @@ def likelihood_rise(
 
 
 class After(NamedTuple):
-    """||residual||^2 after each move, infinite for one that is not possible.
+    """||residual||^2 after each move, infinite for a move that is not possible.
 
     Attributes:
         drop: After emptying each slot.
@@ -83,7 +83,7 @@ def squares_after(slab: Slab) -> After:
     """
     xp = namespace(slab.gram)
     eps = xp.finfo(slab.gram.dtype).eps
-    rank = 100 * len(slab.features) * eps  # a column with less left is a combination of others
+    rank = 100 * len(slab.features) * eps  # a column with less left over is a combination of others
     variance = slab.variances
     dropped = slab.coef**2 / variance
     candidate = ~slab.kept
@@ -114,10 +114,10 @@ def best_of(
     Args:
         slab: The present subset.
         after: ||residual||^2 after each move.
-        price: What features cost.
+        price: The charges of features.
         rise: The rise of the log likelihood.
         most: Largest subset allowed.
-        needed: Features that have to be in; those that are not come first.
+        needed: Features that must be in the subset; missing ones are added first.
     """
     xp = namespace(slab.gram)
     m, k = slab.reach.shape
@@ -159,12 +159,12 @@ def best_of(
 def drop_rises(
     slab: Slab, after: Float[Array, " m"], price: Charges, rise: Rise
 ) -> Float[Array, " m"]:
-    """The rise of the score after emptying each slot; -inf where that is not possible.
+    """The rise of the score after emptying each slot; -inf for an empty slot.
 
     Args:
         slab: The present subset.
         after: ||residual||^2 after emptying each slot.
-        price: What features cost.
+        price: The charges of features.
         rise: The rise of the log likelihood.
     """
     saved = price.kept + price.of_size(slab.size) - price.of_size(slab.size - 1)
@@ -205,7 +205,7 @@ def ranked_move(
 
 
 def most_features(n: int | Array, k: int | Array) -> int | Array:
-    """The largest subset to look at: where n <= k, n // 2, since a perfect fit says nothing."""
+    """The largest subset to consider: n // 2 if n <= k, since a perfect fit is uninformative."""
     if isinstance(n, int) and isinstance(k, int):
         return k if n > k else n // 2
     return namespace(n, k).where(n > k, k, n // 2).astype("int32")

@@ -1,8 +1,9 @@
-"""The best subset where y is not Gaussian: search by a quadratic likelihood, refit, search again.
+"""Best-subset search for a y that is not Gaussian, by quadratic approximations of the likelihood.
 
-The search for a subset judges its moves in closed form, which takes squared errors. So it is given
-those of the likelihood's parabolas at the best subset so far, first at none; what it finds is
-refitted by the likelihood itself, and as long as the score rises, the search is repeated there.
+The search for a subset judges its moves in closed form, which requires squared errors. So it gets
+those of a quadratic approximation of the likelihood at the best subset so far, at first the empty
+one; the subset it finds is refitted by the likelihood itself, and as long as the score rises, the
+search is repeated there.
 """
 
 from collections.abc import Callable
@@ -19,22 +20,22 @@ from bmjax._runtime.backend import Array, namespace, select, while_loop
 from bmjax._selection.criterion import Criterion, price_of_groups
 from bmjax._selection.gram import Squares, residual_square, squares
 
-# Searches at most, and steps of a refit at most, both rarely more than five.
+# Largest numbers of searches, and of steps of a refit; both rarely exceed five.
 _ROUNDS, _STEPS = 8, 50
-# A smaller rise, in nats, is none: of the score, and of the log likelihood in one step of a refit.
+# Smaller rises, in nats, count as none: of the score, and of the log likelihood in a refit's step.
 _LEAST_RISE, _SETTLED = 0.01, 1e-3
-# Lengths of a step to choose from: Newton's may be too long where p is near 0 or 1.
+# Lengths of a step to choose from: Newton's step may be too long if p is near 0 or 1.
 _LENGTHS = (1.0, 0.5, 0.25, 0.0625)
 
 
 class Subset(NamedTuple):
-    """A subset with the maximum of its likelihood.
+    """A subset with the parameters that maximise its likelihood.
 
     Attributes:
-        support: The features in it.
-        weights: Their weights, zero elsewhere.
+        support: Whether each feature is in the subset.
+        weights: Weights, zero off the support.
         noise_precision: The noise precision.
-        score: Its score, in nats.
+        score: The score of the subset, in nats.
     """
 
     support: Bool[Array, " k"]
@@ -45,40 +46,40 @@ class Subset(NamedTuple):
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A dataset whose rows are in memory, or read in blocks, as a refit asks for it."""
+    """The likelihood of a dataset, in memory or read in blocks, as a refit needs it."""
 
     def near(self, weights: Float[Array, " m"], noise: Float[Array, ""]) -> Squares:
-        """The squared errors with slope and curvature of the likelihood at weights."""
+        """The squared errors with the slope and curvature of the likelihood at some weights."""
         ...
 
     def values(
         self, weights: Float[Array, "c m"], noise: Float[Array, ""]
     ) -> tuple[Float[Array, " c"], Bool[Array, " c"]]:
-        """The log likelihood of some weights, and whether they show that it has no maximum."""
+        """The log likelihood at each of c weights, and whether they show that it has no maximum."""
         ...
 
     def precision(self, variance: Float[Array, ""]) -> Float[Array, ""]:
-        """One over the noise variance; or what is known."""
+        """The noise precision: one over the variance, or the known one."""
         ...
 
 
-# The best subset of a Gaussian problem, and whether the search ran out of room.
+# A search: the best subset of a Gaussian problem, and whether it ran out of slots.
 Find = Callable[[Problem], tuple[Array, Array]]
 
 
 def by_rounds(
     problem: Problem, rule: Criterion, slots: int, find: Find
 ) -> tuple[Subset, Bool[Array, ""]]:
-    """The best subset found.
+    """The best subset that repeated searches find.
 
     Args:
         problem: The dataset.
-        rule: What a feature is charged.
-        slots: How many features there is room for.
-        find: The search in a Gaussian problem.
+        rule: The charge of each feature.
+        slots: Number of slots for features.
+        find: The search for the best subset of a Gaussian problem.
 
     Returns:
-        The subset, and whether a search has run out of room.
+        The subset, and whether a search has run out of slots.
     """
 
     def refit(start: Subset, support: Bool[Array, " k"]) -> Subset:
@@ -93,12 +94,12 @@ def repeated(
     find: Callable[[Subset], tuple[Array, Array]],
     refit: Callable[[Subset, Array], Subset],
 ) -> tuple[Subset, Bool[Array, ""]]:
-    """The best subset found by a search near the best so far, again and again.
+    """The best subset found by searches that are each made near the best subset so far.
 
     Args:
-        none: The subset of no feature that may be left out.
-        find: The search near a subset: the features it finds, and whether it ran out of room.
-        refit: The maximum of the likelihood on these, starting from a subset.
+        none: The subset of only those features that are never masked.
+        find: The search near a subset: the features it finds, and whether it ran out of slots.
+        refit: The maximum of the likelihood on these features, from the parameters of a subset.
     """
     xp = namespace(none)
 
@@ -115,12 +116,12 @@ def repeated(
 
 
 def undecided(problem: Problem) -> Problem:
-    """The squared errors of the likelihood where nothing is known; a Gaussian problem as it is."""
+    """The squared errors of the likelihood at weights of zero; a Gaussian problem unchanged."""
     return problem if problem.family is None else _local(problem, blank(problem))
 
 
 def blank(problem: Problem | Totals) -> Subset:
-    """No feature, not even those that are never masked."""
+    """The empty subset, without even the features that are never masked."""
     xp, k, dtype = namespace(problem), len(problem.maskable), problem.dtype
     variance = xp.maximum(problem.target_square, xp.finfo(dtype).tiny)
     return Subset(
@@ -132,21 +133,21 @@ def blank(problem: Problem | Totals) -> Subset:
 
 
 def _local(problem: Problem, at: Subset) -> Problem:
-    """The squared errors of the likelihood at a subset."""
+    """The Gaussian problem of the squared errors of the likelihood at a subset."""
     mean = at.weights @ problem.X
     still = namespace(mean).zeros_like(mean)
     return by_rows(problem, problem.family.local(problem, mean, still, at.noise_precision))
 
 
 class Maximum(NamedTuple):
-    """How far the climb to the maximum of a likelihood has come.
+    """The state of the iteration to the maximum of a likelihood.
 
     Attributes:
         weights: The weights.
         noise_precision: The noise precision.
         value: The log likelihood.
-        steps: Steps made.
-        done: Whether it has ended.
+        steps: Number of steps made.
+        done: Whether the iteration has ended.
     """
 
     weights: Float[Array, " m"]
@@ -162,13 +163,13 @@ def maximised(
     noise: Float[Array, ""],
     used: Bool[Array, " m"],
 ) -> Maximum:
-    """The highest likelihood over some weights, by Newton's or EM's steps.
+    """Maximise the likelihood over some weights, by steps of Newton or EM.
 
     Args:
         data: The dataset.
-        weights: Where to start from.
-        noise: The noise precision there.
-        used: The features that have a weight.
+        weights: The weights to start from.
+        noise: The noise precision at the start.
+        used: Whether each feature has a weight.
     """
     xp = namespace(weights)
 
@@ -196,14 +197,14 @@ def maximised(
 def price(
     rule: Criterion, near: Squares, end: Maximum, chosen: Bool[Array, " m"], size: Int[Array, ""]
 ) -> Float[Array, ""]:
-    """What the features of a refit are charged.
+    """The charge of the features of a refit.
 
     Args:
-        rule: What a feature is charged.
-        near: The squared errors there.
+        rule: The charge of each feature.
+        near: The squared errors at the refit.
         end: The refit.
-        chosen: The features in it that may be masked.
-        size: How many there are, with those that may not.
+        chosen: Whether each feature is in it and may be masked.
+        size: Number of features in it, including those that may not be masked.
     """
     xp = namespace(end)
     strength = end.weights**2 * xp.diagonal(near.gram) / near.samples * end.noise_precision
@@ -212,7 +213,7 @@ def price(
 
 
 class _InSlots(NamedTuple):
-    """The features in the slots of a dataset in memory."""
+    """The `Likelihood` of the features in the slots, for a dataset in memory."""
 
     part: Problem
 
@@ -222,7 +223,7 @@ class _InSlots(NamedTuple):
         return squares(near.X, near.y, weights, near.sample_weights)
 
     def rows(self, weights: Float[Array, " m"], noise: Float[Array, ""]) -> Problem:
-        """The rows of these squared errors."""
+        """The Gaussian problem of these squared errors."""
         mean = weights @ self.part.X
         still = namespace(mean).zeros_like(mean)
         return by_rows(self.part, self.part.family.local(self.part, mean, still, noise))
@@ -245,14 +246,14 @@ class _InSlots(NamedTuple):
 def refitted(
     problem: Problem, rule: Criterion, start: Subset, support: Bool[Array, " k"], slots: int
 ) -> Subset:
-    """A subset with the weights of the highest likelihood.
+    """A subset with the weights that maximise its likelihood.
 
     Args:
         problem: The dataset.
-        rule: What a feature is charged.
-        start: Where to start from.
+        rule: The charge of each feature.
+        start: The subset whose parameters to start from.
         support: The features to keep.
-        slots: How many features there is room for.
+        slots: Number of slots for features.
     """
     xp, k = namespace(problem), len(problem.X)
     features = slots_for(support, slots)

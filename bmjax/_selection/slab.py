@@ -9,7 +9,7 @@ from bmjax._runtime.backend import Array, fori_loop, namespace, put, take
 
 
 class Source(Protocol):
-    """Where a search gets its sums from, for columns of unit length."""
+    """The sums over samples that a search reads, for columns of unit length."""
 
     def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
         """The products of one column with all columns."""
@@ -23,10 +23,10 @@ class Source(Protocol):
 
 
 class Slab(NamedTuple):
-    """Least squares on a subset of unit columns, and what a move from it needs.
+    """Least squares on a subset of unit columns, with the products that a move needs.
 
     Attributes:
-        features: The feature in each slot; k where a slot is empty.
+        features: The feature in each slot; k for an empty slot.
         gram: The products of the kept columns with all columns, zero in empty slots.
         inverse: V, the inverse of X'X over the slots, zero in empty ones.
         reach: H = V gram.
@@ -45,23 +45,23 @@ class Slab(NamedTuple):
 
     @property
     def used(self) -> Bool[Array, " m"]:
-        """The slots that hold a feature."""
+        """Whether each slot holds a feature."""
         return self.features < len(self.slope)
 
     @property
     def kept(self) -> Bool[Array, " k"]:
-        """The features that have a slot."""
+        """Whether each feature has a slot."""
         return put(namespace(self.slope).zeros(len(self.slope), bool), self.features, True)
 
     @property
     def size(self) -> Int[Array, ""]:
-        """How many features are kept."""
+        """The number of features kept."""
         xp = namespace(self.slope)
         return xp.sum(self.used, dtype=xp.int32)
 
     @property
     def variances(self) -> Float[Array, " m"]:
-        """V_ii, one in empty slots."""
+        """The diagonal V_ii of the inverse, one in empty slots."""
         xp = namespace(self.gram)
         diagonal = xp.diagonal(self.inverse)
         return xp.where(self.used, xp.maximum(diagonal, xp.finfo(diagonal.dtype).eps), 1)
@@ -74,17 +74,17 @@ class Slab(NamedTuple):
 
     @property
     def left_over(self) -> Float[Array, " k"]:
-        """The square of each unit column that the kept ones leave."""
+        """The squared length of each unit column that the kept columns leave unexplained."""
         return 1 - (self.reach * self.gram).sum(axis=0)
 
 
 class Move(NamedTuple):
-    """One feature dropped, added, or exchanged for another.
+    """A drop, an addition, or an exchange of one feature.
 
     Attributes:
         slot: The slot that is emptied; m for none.
         feature: The feature that is added; k for none.
-        rise: By how much the score rises while the charges stay as they are.
+        rise: The rise of the score at the present charges, in nats.
         square: ||residual||^2 after the move.
     """
 
@@ -95,13 +95,13 @@ class Move(NamedTuple):
 
 
 def refreshed(source: Source, slab: Slab) -> Slab:
-    """The slab from its features and their rows of X'X, nothing brought along by updates.
+    """The slab recomputed from its features and their rows of X'X, free of the errors of updates.
 
-    Steadied by a ridge of a few roundings, which two rounds of refinement take out again.
+    It is stabilised by a ridge of a few roundings, whose effect two rounds of refinement remove.
 
     Args:
         source: The sums of the dataset.
-        slab: Only its features, rows of X'X and coefficients, close to the answer, are read.
+        slab: Only its features, rows of X'X and coefficients, as a first approximation, are read.
     """
     xp = namespace(slab.gram)
     features, gram, coef = slab.features, slab.gram, slab.coef
@@ -121,7 +121,7 @@ def refreshed(source: Source, slab: Slab) -> Slab:
 
 
 def begun(features: Int[Array, " m"], gram: Float[Array, "m k"], coef: Float[Array, " m"]) -> Slab:
-    """A slab of which no more is known than its features, their rows and coefficients."""
+    """A slab that holds only its features, their rows of X'X and coefficients, to be refreshed."""
     xp = namespace(gram)
     (m, k), dtype = gram.shape, gram.dtype
     inverse, reach = xp.zeros((m, m), dtype), xp.zeros((m, k), dtype)
@@ -129,7 +129,7 @@ def begun(features: Int[Array, " m"], gram: Float[Array, "m k"], coef: Float[Arr
 
 
 def _inverse(among: Float[Array, "m m"], used: Bool[Array, " m"]) -> Float[Array, "m m"]:
-    """The inverse of the products of the kept columns, unit length, zero in empty slots."""
+    """The inverse of the products of the kept unit columns, zero in empty slots."""
     xp, m = namespace(among), len(used)
     both = used[:, None] & used[None, :]
     ridge = 2 * m * xp.finfo(among.dtype).eps
@@ -149,13 +149,13 @@ def slab_at(  # noqa: PLR0913 - the sums that a slab holds
     """The slab of a fitted state, for its moves.
 
     Args:
-        omega: Second moments of the masked features, in the slots.
-        gram: Their products with all columns, which are not masked.
-        features: The feature in each slot, k where a slot is empty.
+        omega: Second moments of the masked features in the slots, equation (12).
+        gram: The products of the masked features with all columns, unmasked.
+        features: The feature in each slot, k for an empty slot.
         weights: The weights, which solve the normal equations of omega.
         slope: X'residual of all columns.
         square: E||residual||^2.
-        scale: One over the length of each column, 0 where that is zero.
+        scale: One over the length of each column, 0 for a column of zeros.
     """
     xp = namespace(omega)
     used = features < len(slope)
@@ -168,14 +168,15 @@ def slab_at(  # noqa: PLR0913 - the sums that a slab holds
 
 
 class _Change(NamedTuple):
-    """A move as vectors of the slots, from which every update follows.
+    """A move as vectors over the slots, from which every update follows.
 
     Attributes:
-        drop: V_i / V_ii of the slot that is emptied, else zero.
-        reach: V X_S'x of the added column once that slot is empty, else zero.
-        free: The square of the added column that the others leave, else one.
-        at: The slot that is emptied or filled, one-hot.
-        fills: Whether it is filled.
+        drop: Column V_i / V_ii of the slot that is emptied; zero if none is.
+        reach: V X_S'x of the added column x once that slot is empty; zero if none is added.
+        free: The squared length of the added column that the others leave unexplained; one if none
+            is added.
+        at: The slot that is emptied or filled, as a one-hot vector.
+        fills: Whether that slot is filled.
         coef: The coefficients after the move.
     """
 
@@ -210,7 +211,7 @@ def change_of(slab: Slab, move: Move) -> _Change:
 
 
 def moved(source: Source, slab: Slab, move: Move, change: _Change, go: Array) -> Slab:
-    """The slab after a move, by rank-one updates; as it was where `go` is false."""
+    """The slab after a move, by rank-one updates; unchanged if `go` is false."""
     xp = namespace(slab.gram)
     k = slab.reach.shape[1]
     drop, then, free, at, fills, _ = change

@@ -1,4 +1,4 @@
-"""Where a fit starts. The paper says nothing of initial values; these choices are ours."""
+"""The starts of a fit. The paper does not specify initial values; these choices are ours."""
 
 from typing import NamedTuple
 
@@ -19,11 +19,11 @@ from bmjax._selection.subset import Rules, from_both_ends, from_nothing
 
 
 class Room(NamedTuple):
-    """How many features there is room for, a static argument.
+    """The number of slots for features, a static argument.
 
     Attributes:
-        tall: Whether there are more samples than features, so that X'X says all there is to say.
-        search: Slots of the search for the best subset; all k where the data are tall.
+        tall: Whether there are more samples than features, so that X'X is used in place of X.
+        search: Slots of the search for the best subset; all k if the data are tall.
         fit: Slots of the fits and moves.
     """
 
@@ -36,7 +36,7 @@ class Point(NamedTuple):
     """The parameters that a fit starts from.
 
     Attributes:
-        inclusion: Inclusion rates; a feature at zero starts out pruned.
+        inclusion: Inclusion rates; a feature of rate zero starts out pruned.
         weights: Weights.
         noise_precision: Noise precision.
     """
@@ -54,11 +54,11 @@ def initialise(
 ) -> State:
     """The state before the first step.
 
-    Masks and inclusion rates start at the given rates, the weights at least squares, the noise
-    precision at n / ||y - X weights||^2 unless it is known. Where n <= k least squares leaves no
-    residual, so weights and noise come from the ridge regression of highest evidence instead.
-    A feature that is zero in every row, or any feature if y is zero in every row, can explain
-    nothing and starts out pruned, as does one whose rate is zero.
+    Mask means and inclusion rates start at the given rates, the weights at least squares, the noise
+    precision at n / ||y - X weights||^2 unless it is known. If n <= k, least squares leaves no
+    residual, so weights and noise come from the ridge regression of highest evidence instead. A
+    feature that is zero in every row, or any feature if y is zero in every row, can explain nothing
+    and starts out pruned, as does one whose rate is zero.
 
     Args:
         problem: The dataset.
@@ -83,7 +83,7 @@ def initialise(
 
 
 def state_at(problem: Problem, point: Point) -> State:
-    """The state before the first step from a point, all masks at their rates."""
+    """The state before the first step from a point, with all mask means at the inclusion rates."""
     xp = namespace(problem)
     can_explain = xp.any(problem.X != 0, axis=1)
     if problem.groups is not None:
@@ -96,7 +96,7 @@ def state_at(problem: Problem, point: Point) -> State:
 def state_of(
     point: Point, can_explain: Bool[Array, " k"], maskable: Bool[Array, " k"], rows: int
 ) -> State:
-    """The state before the first step, given which features can explain anything at all."""
+    """The state before the first step, given whether each feature can explain anything."""
     xp = namespace(point)
     k, inclusion = len(maskable), point.inclusion
     state = State(
@@ -112,9 +112,10 @@ def state_of(
 def dense_point(
     problem: Problem, inclusion: Float[Array, " k"], weights: Float[Array, " k"] | None, tall: bool
 ) -> Point:
-    """Rates as given, the weights of those above zero by least squares; see `initialise`.
+    """The point at given inclusion rates, with least squares on those above zero; see `initialise`.
 
-    `tall` says whether there are more rows than features, absent ones left out of account.
+    `tall` says whether there are more rows than features; it is used if there are no sample
+    weights.
     """
     xp = namespace(problem, inclusion)
     inclusion = xp.where(problem.maskable, inclusion, 1)
@@ -142,21 +143,20 @@ def dense_point(
 def sparse_points(
     problem: Problem, rule: Criterion, rates: Float[Array, " s"], room: Room
 ) -> tuple[Point, Bool[Array, ""]]:
-    """The best subset of features that are never masked, at each of some rates.
+    """Starts at each of some rates from the best subset of features, found as if never masked.
 
-    The subset is that of the highest score under the rule, inclusion 1 for the features in it and
-    0 for the others, as far as a search by single moves finds it: from both ends where n > k, else
-    from nothing. Where n <= k it holds at most n / 2 features, so that the noise precision stays
-    finite.
+    The subset has the highest score under the rule, with inclusion 1 for its features and 0 for the
+    others, that a search by single moves finds: from both ends if n > k, else from the empty
+    subset. If n <= k it holds at most n / 2 features, so that the noise precision stays finite.
 
     Args:
         problem: The dataset.
-        rule: What a feature is charged.
+        rule: The charge of each feature.
         rates: Inclusion rates of the features in the subset.
-        room: How much room there is.
+        room: The numbers of slots.
 
     Returns:
-        A point for each rate, and whether the search has run out of room.
+        A point for each rate, and whether the search has run out of slots.
     """
     if problem.family is not None:
         best, full = by_rounds(
@@ -172,7 +172,7 @@ def sparse_points(
 def _searched(
     problem: Problem, rule: Criterion, room: Room
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
-    """The best subset, least squares on it, and whether the search has run out of room."""
+    """The best subset, least squares on it, and whether the search has run out of slots."""
     if problem.groups is not None:
         return best_groups(problem, rule, room.tall, room.search)
     if not room.tall:
@@ -186,15 +186,15 @@ def best_subset(
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"]]:
     """The subset of the highest score that a search by single moves finds, and its weights.
 
-    It begins from nothing and from all features.
+    It begins from the empty subset and from all features.
 
     Args:
         problem: The dataset.
-        rule: What a feature is charged.
-        sums: Its sums over samples.
+        rule: The charge of each feature.
+        sums: The sums over samples of the dataset.
 
     Returns:
-        The features in it, and least squares on them.
+        Whether each feature is in the subset, and least squares on it.
     """
     m, scale = unit_columns(sums)
     needed = None if _all_maskable(problem) else ~problem.maskable
@@ -205,7 +205,7 @@ def best_subset(
 def few_of_many(
     problem: Problem, rule: Criterion, slots: int
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
-    """The best subset found from nothing, with slots for a few of many features.
+    """The best subset found from the empty one, with slots for a few of many features.
 
     The third value returned says whether the search ran out of slots.
     """
@@ -246,7 +246,7 @@ def points_on(
     weights: Float[Array, " k"],
     noise_variance: Float[Array, ""],
 ) -> Point:
-    """Some features at each of some rates, all others out."""
+    """Points with some features at each of some rates, all others pruned."""
     xp = namespace(support, rates)
     k = len(support)
     kept_at = xp.where(problem.maskable[None], rates[:, None], 1)
@@ -268,7 +268,7 @@ def _evidence_ridge(
 
     y ~ N(0, s (I + t Z'Z)) with Z the columns of X scaled to unit length, s in closed form and t
     the best of a logarithmic grid: the evidence approximation of MacKay ("Bayesian interpolation",
-    1992). Finite for any rank, and equivariant to the scale of a column.
+    1992). It is finite for any rank, and equivariant to the scale of a column.
     """
     xp = namespace(problem)
     n, X, y = problem.num_samples, problem.X, problem.y
@@ -279,7 +279,8 @@ def _evidence_ridge(
     norms = xp.sqrt(xp.sum(X**2, axis=1))
     scale = xp.where(norms > 0, 1 / xp.where(norms > 0, norms, 1), 0)
     Z = X * scale[:, None]
-    # By the smaller of Z'Z and Z Z'. What y has outside the columns' span the ratio does not touch.
+    # By the smaller of Z'Z and Z Z'. The ratio t leaves the part of y outside the columns' span
+    # unchanged.
     if len(y) <= len(Z):
         eigenvalues, vectors = xp.linalg.eigh(Z.T @ Z)
         directions = Z @ vectors

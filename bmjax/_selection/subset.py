@@ -1,10 +1,10 @@
-"""Which features to keep, if a kept one is never masked: a search over subsets, move by move.
+"""Best-subset search by single moves, where kept features are never masked.
 
 Every drop of a feature, every addition and every exchange of one for another is judged in closed
-form. What is held are the rows of X'X that belong to kept features (a slab of m slots by k), the
-inverse over the slots and the product of the two, each brought along by a rank-one update. So a
-move costs O(m k) beside one pass over X, whatever the number of features is. The same formulas
-serve a state with fractional masks, whose slab is that of the masked features.
+form. The search stores the rows of X'X of the kept features (a slab of m slots by k), the inverse
+over the slots and the product of the two, each updated by rank one. So a move costs O(m k) and one
+pass over X. The same formulas hold for a state with fractional masks, whose slab is that of the
+masked features.
 """
 
 import math
@@ -20,19 +20,19 @@ from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import Charges, Rise, best_of, drop_rises, squares_after
 from bmjax._selection.slab import Slab, Source, begun, change_of, moved, refreshed
 
-# Rank-one updates after which everything is computed anew, for the sake of rounding.
+# Number of rank-one updates after which all is recomputed, against rounding errors.
 _FRESH = 32
 
 
 class Rules(NamedTuple):
-    """The prices and limits of a search.
+    """The charges and limits of a search.
 
     Attributes:
-        pricing: What features cost, which may depend on the present coefficients.
+        pricing: A function for the charges of features at the present coefficients.
         rise: The rise of the log likelihood.
-        n: Number of samples, which rounding grows with.
+        n: Number of samples, with which rounding errors grow.
         most: Largest subset allowed.
-        max_steps: Most moves.
+        max_steps: Largest number of moves.
     """
 
     pricing: "Pricing"
@@ -46,12 +46,12 @@ class Search(NamedTuple):
     """The end of a search.
 
     Attributes:
-        support: The subset.
-        coef: Least squares on it, for unit columns.
-        score: Its score, in nats up to a constant of the dataset.
-        steps: Moves made.
+        support: Whether each feature is in the subset.
+        coef: Least squares on the subset, for unit columns.
+        score: The score of the subset, in nats up to a constant of the dataset.
+        steps: Number of moves made.
         ended: Whether no move raises the score.
-        full: Whether every slot is taken, so that more of them might lead further.
+        full: Whether every slot is taken, so that more slots might lead to a better subset.
     """
 
     support: Bool[Array, " k"]
@@ -62,7 +62,7 @@ class Search(NamedTuple):
     full: Bool[Array, ""]
 
 
-# What features cost, by slot, at a slab's subset, given its coefficients and sum of squares.
+# The charges of features, by slot, given a slab's features, coefficients and sum of squares.
 Pricing = Callable[[Int[Array, " m"], Float[Array, " m"], Float[Array, ""]], Charges]
 
 
@@ -73,17 +73,17 @@ def search(
     rules: Rules,
     needed: Bool[Array, " k"] | None = None,
 ) -> Search:
-    """Make the best move until none raises the score.
+    """Make the best move, again and again until none raises the score.
 
-    Moves are made by rank-one updates; before the search is called ended, and after every 32 of
-    them, all is computed anew.
+    Moves are made by rank-one updates; before the search ends, and after every 32 of them, all is
+    recomputed.
 
     Args:
         source: The sums of the dataset.
         start: The subset to start from, of which features, rows of X'X and coefficients are read.
-        reference: A sum of squared residuals that the score is taken against.
-        rules: What the search goes by.
-        needed: Features that have to be in the subset, if they are not zero.
+        reference: The sum of squared residuals at which the log likelihood counts as zero.
+        rules: The charges and limits of the search.
+        needed: Features that must be in the subset, unless they are zero.
 
     Returns:
         The last subset.
@@ -136,18 +136,18 @@ def search(
 
 
 def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Array, ""]]:
-    """Features dropped from a large subset, one by one, as long as the score rises.
+    """Drop features from a large subset, one by one, as long as the score rises.
 
-    Additions and exchanges are left for the search that follows: while most features are in, there
-    is little to add, and a drop alone costs no more than an update of V, O(m^2).
+    Additions and exchanges are left to the search that follows: while most features are in, there
+    is little to add, and a drop costs no more than an update of V, O(m^2).
 
     Args:
         source: The sums of the dataset.
         start: The subset to start from, of which features, rows of X'X and coefficients are read.
-        rules: What the search goes by.
+        rules: The charges and limits of the search.
 
     Returns:
-        The subset, to be refreshed, and how many features were dropped.
+        The subset, to be refreshed, and the number of features dropped.
     """
     xp = namespace(start.gram)
     pricing, rise, n, _, _ = rules
@@ -189,19 +189,19 @@ def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Arr
 
 
 def _least_rise(gram: Float[Array, "m k"], n: int | Array) -> float | Array:
-    """A rise of the score that is not below what rounding may make of nothing."""
+    """The largest rise of the score that may be rounding error."""
     return 25 * n * float(namespace(gram).finfo(gram.dtype).eps)
 
 
 def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None = None) -> Search:
-    """The better of two searches, from nothing and from as much as there may be.
+    """The better of two searches, from the empty subset and from as many features as allowed.
 
-    The latter are the features that say most of y alone.
+    The latter are the features that each alone explain the most of y.
 
     Args:
         sums: Sums over samples for columns of unit length.
-        rules: What a search goes by.
-        needed: Features that have to be in the subset.
+        rules: The charges and limits of a search.
+        needed: Features that must be in the subset.
     """
     xp = namespace(sums.gram)
     k = len(sums.anchor)
@@ -224,7 +224,7 @@ def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None
 
 
 def whole_slab(sums: Squares, support: Bool[Array, " k"]) -> Slab:
-    """A slab with a slot for every feature, of which some are kept, to be refreshed."""
+    """A slab with a slot for every feature and some features kept, to be refreshed."""
     xp = namespace(sums.gram)
     k = len(support)
     kept = support & sums.explains
@@ -236,13 +236,13 @@ def whole_slab(sums: Squares, support: Bool[Array, " k"]) -> Slab:
 def from_nothing(
     rows: Rows, slots: int, rules: Rules, needed: Bool[Array, " k"] | None = None
 ) -> Search:
-    """A search from nothing with room for some of many features: X'X is never formed.
+    """A search from the empty subset with slots for some of many features; X'X is never formed.
 
     Args:
         rows: The dataset.
-        slots: How many features there is room for.
-        rules: What a search goes by.
-        needed: Features that have to be in the subset.
+        slots: Number of slots for features.
+        rules: The charges and limits of the search.
+        needed: Features that must be in the subset.
     """
     xp = namespace(rows.X)
     k, dtype = len(rows.X), rows.X.dtype
@@ -254,11 +254,11 @@ def from_nothing(
 
 
 def flat(price: float, m: int, dtype: Any, xp: Any = jnp) -> Pricing:
-    """One price for every feature and none for the size, in arrays of a namespace."""
+    """A pricing of one charge for every feature and none for the size, in arrays of a namespace."""
     charges = Charges(xp.full(m, price, dtype), xp.asarray(price, dtype), xp.zeros(1, dtype))
     return lambda features, coef, square: charges
 
 
 def bic_charge(n: int) -> float:
-    """What BIC charges a feature, in nats."""
+    """The charge of a feature in BIC, log(n) / 2, in nats."""
     return 0.5 * math.log(n)
