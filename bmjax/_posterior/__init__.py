@@ -1,1 +1,1 @@
-"""The posterior over supports: every one of them, or chains over many."""
+"""The posterior over supports, by enumeration of all supports or by chains over them."""

@@ -1,4 +1,4 @@
-"""What the rounds of some chains come to, and how far the chains agree."""
+"""The rounds of several chains: their sums, their supports, and the agreement between chains."""
 
 from typing import NamedTuple
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from bmjax._posterior.chains import Tally, Visits
 
-_SPLIT_R_HAT = 1.1  # chains that agree by less than this are said to have mixed
+_SPLIT_R_HAT = 1.1  # chains with a split R-hat below this count as mixed
 
 
 class Agreement(NamedTuple):
-    """What the chains say.
+    """The estimates from chains, and their errors.
 
     Attributes:
-        probability: Of each feature.
-        error: Its Monte Carlo standard error, from the spread between chains.
-        coef: Mean of the effects.
-        square: Mean of their squares.
-        r_hat: Of the log posterior, between and within halves of chains.
+        probability: (k,) probability of each feature.
+        error: (k,) Monte Carlo standard error of the probability, from the spread between chains.
+        coef: (k,) mean of the effects.
+        square: (k,) mean of the squares of the effects.
+        r_hat: R-hat of the log posterior, from the variance between and within halves of chains.
     """
 
     probability: np.ndarray
@@ -27,16 +27,16 @@ class Agreement(NamedTuple):
     r_hat: float
 
     def agreed(self, tolerance: float) -> bool:
-        """Whether no probability is off by more than a tolerance, as far as the chains tell."""
+        """Whether no Monte Carlo error exceeds a tolerance, and the chains have mixed."""
         return bool(np.nanmax(self.error, initial=0) <= tolerance) and self.r_hat < _SPLIT_R_HAT
 
 
 class Kept:
-    """The rounds of the chains of a dataset.
+    """The record of the rounds of a dataset's chains.
 
     Args:
-        sizes: How many sizes a support may have, from none on.
-        mark: A random number for each feature; their sum tells a support from another.
+        sizes: Number of possible sizes of a support, from 0 on.
+        mark: A random number for each feature; the sum over a support identifies it.
     """
 
     def __init__(self, sizes: int, mark: np.ndarray):
@@ -46,7 +46,7 @@ class Kept:
         self.sets: list[np.ndarray] = []
 
     def add(self, tally: Tally, visits: Visits, inside: np.ndarray, sets: np.ndarray) -> None:
-        """One round: sums by chain and feature, visits, and the features that these speak of."""
+        """Add a round: sums by chain and feature, visits, and the features in each working set."""
         self.tallies.append(tally)
         self.visits.append(visits._replace(inside=inside))
         self.sets.append(sets)
@@ -54,16 +54,16 @@ class Kept:
     def supports(
         self, burn: int, count: int
     ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-        """Distinct supports after some rounds, their share of the time, in all and by chain.
+        """Distinct supports after the first rounds, and their shares of the time.
 
         Args:
-            burn: How many rounds to leave out.
-            count: Most supports. Where there are more, the most frequent ones and a systematic
-                sample of the others, which stand for all of them.
+            burn: Number of first rounds to leave out.
+            count: Largest number of supports. If there are more, these are the most frequent ones
+                and a systematic sample that represents the others.
 
         Returns:
-            The features of each support, its share, how that divides among the chains (the share
-            of a support in each chain's time), and the share of each size.
+            The features of each support, its share of the time, its share of the time of each
+            chain, and the share of each size.
         """
         visits, sets = self.visits[burn:], self.sets[burn:]
         marks = [
@@ -84,7 +84,7 @@ class Kept:
         before = weight
         log = np.concatenate([a.log.ravel() for a in visits])[where]
         chosen, weight = few_of(weight, count)
-        # How those that stand for themselves share what they have in all is known exactly.
+        # The ratios between supports that represent only themselves are known exactly.
         alone = (
             len(weight) if len(where) <= count else int(np.sum(weight > weight[-1] * (1 + 1e-9)))
         )
@@ -102,15 +102,15 @@ class Kept:
 
 
 def few_of(weight: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Some of many weights, in falling order, that stand for all: their places, and new weights.
+    """A few of many weights in falling order that represent all: their places and new weights.
 
-    Those above a threshold stay as they are; of the rest as many are taken, evenly along their
-    sums, as the threshold goes into them, and each gets the threshold.
+    Weights above a threshold are kept. Of the others, a systematic sample along their cumulative
+    sum is taken, and each of its members gets the threshold as weight.
     """
     if len(weight) <= count:
         return np.arange(len(weight)), weight
-    rest = np.cumsum(weight[::-1])[::-1]  # of each and all after it
-    # The first place from which on the others are no more than the room that is left for them.
+    rest = np.cumsum(weight[::-1])[::-1]  # sum of each weight and all after it
+    # The first place whose weight, times the number still free, is no more than the rest.
     room = count - np.arange(count)
     large = int(np.argmax(weight[:count] * room <= rest[:count]))
     step = rest[large] / (count - large)
@@ -123,11 +123,11 @@ def few_of(weight: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def agreement(kept: Kept, burn: int) -> Agreement:
-    """What the chains say after the first rounds.
+    """The estimates from the chains after the first rounds.
 
     Args:
         kept: The rounds.
-        burn: How many to leave out.
+        burn: Number of first rounds to leave out.
     """
     time, probability, coef, square = (
         np.sum(np.stack(leaves), axis=0) for leaves in zip(*kept.tallies[burn:], strict=True)
@@ -142,7 +142,7 @@ def agreement(kept: Kept, burn: int) -> Agreement:
 
 
 def _r_hat(kept: Kept, burn: int) -> float:
-    """Of the log posterior, from the halves of each chain (Gelman and Rubin, split)."""
+    """The split R-hat of Gelman and Rubin of the log posterior, from the halves of each chain."""
     log = np.concatenate([visits.log for visits in kept.visits[burn:]], axis=1)
     hold = np.concatenate([visits.hold for visits in kept.visits[burn:]], axis=1)
     half = log.shape[1] // 2

@@ -1,15 +1,16 @@
-"""Chains over supports, each move informed by the closed form of all moves like it.
+"""Chains over supports, whose moves are chosen by the closed forms of all moves of a kind.
 
-A chain is a process in continuous time. Each feature asks to flip at a rate of min(1, ratio of the
-posterior after the flip and before), which leaves the posterior as it is: this is Metropolis, but
-all flips are judged at once, so that only those that happen are simulated and no step is lost to
-refusals (Zanella, 2020; Zhou and Smith, 2022). The time that a support is held is its weight, and
-while it is held every feature's probability given all others is known, and averaged in its place.
+A chain is a process in continuous time. Each feature flips at a rate of min(1, ratio of the
+posterior after the flip to that before), which leaves the posterior invariant: this is Metropolis,
+but all flips are judged at once, so that only those that happen are simulated and no step is lost
+to rejections (Zanella, 2020; Zhou and Smith, 2022). The time that a support is held is its weight.
+While it is held, the probability of each feature given all others is known, and is averaged instead
+of the feature's presence.
 
-Where effects cancel, or columns are alike, single flips hardly move. So at a constant rate a
-feature is drawn, the anchor, and flipped together with another one, which is chosen by the
-posterior after each such pair: two additions, two drops or an exchange. It is accepted by the ratio
-of the sums over partners before and after, which is what makes it reversible (Zanella, 2020).
+If effects cancel, or columns are alike, single flips hardly move a chain. So at a constant rate a
+feature, the anchor, is drawn and flipped together with another one, which is chosen by the
+posterior after each such pair: two additions, two drops or an exchange. The pair is accepted by the
+ratio of the sums over partners before and after, which makes the move reversible (Zanella, 2020).
 
 g and the rate are summed out: the evidence is read from a table by size and residual.
 """
@@ -34,17 +35,17 @@ from bmjax._posterior.sweep import (
 )
 from bmjax._runtime.backend import Array
 
-_POINTS = 256  # of the table, in the logarithm of the residual's square
-PAIRS = 3.0  # rate of the pairs, in the time in which a feature asks to flip once
+_POINTS = 256  # grid points of the table, in the log of the residual share
+PAIRS = 3.0  # rate of the pairs, relative to the largest rate of a feature's flip
 
 
 class Table(NamedTuple):
-    """`judged` on a grid of sizes and of shares, these in logarithm: a row for each step of it.
+    """`judged` tabulated on a grid of sizes and log shares, with one row for each step of the grid.
 
     Attributes:
         low: The least log share.
-        step: Of log share.
-        log: The log and its slope at the lower end of the step, and both at the upper end.
+        step: Step of the log share.
+        log: The log evidence and its slope at the lower end of the step, and both at the upper end.
         moments: shrink, shrink_square and spread at the lower end, and all three at the upper.
     """
 
@@ -55,14 +56,14 @@ class Table(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What the chains of a dataset have in common.
+    """The data that the chains of a dataset share.
 
     Attributes:
-        table: Of the evidence.
-        most: Largest support.
-        anchors: Weights that the anchor of a pair is drawn by; zero for what fills up a shape.
-        elsewhere: Whether a feature is in the working set by chance.
-        chance: Logarithm of the probability of the working set, by how many of those are in.
+        table: The table of the evidence.
+        most: Size of the largest support.
+        anchors: Weights that the anchor of a pair is drawn by; zero for padding.
+        elsewhere: Whether each feature was drawn into the working set at random.
+        chance: Log probability of the working set, by the number of such features in the support.
     """
 
     table: Table
@@ -73,20 +74,20 @@ class Ground(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a chain is: its support, and the matrix swept on it."""
+    """The state of a chain: its support, and the matrix swept on it."""
 
     matrix: Float[Array, "v v"]
     inside: Bool[Array, " w"]
 
 
 class Tally(NamedTuple):
-    """Sums over time, of w features.
+    """Sums over time for w features.
 
     Attributes:
         time: Time spent.
         probability: Time times the probability of each feature given the others.
-        coef: The same of its effect.
-        square: The same of the square of its effect.
+        coef: Time times that probability times the mean effect given that the feature is in.
+        square: The same for the square of the effect.
     """
 
     time: Float[Array, ""]
@@ -96,13 +97,13 @@ class Tally(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """The supports visited, step by step.
+    """The supports visited, one for each step.
 
     Attributes:
-        hold: Time that each was held.
-        log: Logarithm of its posterior, up to a constant.
-        share: What it leaves of y'y.
-        inside: Its features.
+        hold: Time that each support was held.
+        log: Logarithm of the posterior of each support, up to a constant.
+        share: Share of y'y that each support leaves.
+        inside: Whether each feature is in each support.
     """
 
     hold: Float[Array, " t"]
@@ -112,7 +113,7 @@ class Visits(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Where supports are in the table, and their log."""
+    """The rows of supports in the table, their positions in the step, and their log evidence."""
 
     row: Array
     part: Array
@@ -120,10 +121,10 @@ class _Seen(NamedTuple):
 
 
 def tabulated(evidence: Evidence, least: Float[Array, ""]) -> Table:
-    """The table of a dataset.
+    """The table of the evidence of a dataset.
 
     Args:
-        evidence: Of the dataset.
+        evidence: The evidence of the dataset.
         least: The least share of y'y that any support leaves.
     """
     low = jnp.log(jnp.clip(least, LEAST_SHARE, 0.5)) - 0.1
@@ -133,7 +134,7 @@ def tabulated(evidence: Evidence, least: Float[Array, ""]) -> Table:
     shape = len(sizes), _POINTS
     share = jnp.broadcast_to(jnp.exp(grid)[None, :], shape)
     found = judged(evidence, share, jnp.broadcast_to(sizes[:, None], shape))
-    # Sizes that are not allowed are never looked up, and must only not spoil the sums.
+    # Sizes that are not allowed are never looked up, but must not make the sums NaN.
     log = jnp.where(jnp.isfinite(found.log), found.log, 0)
     rise = jnp.diff(log, axis=1)
     slope = 0.5 * (rise[:, 1:] + rise[:, :-1])
@@ -149,7 +150,7 @@ def tabulated(evidence: Evidence, least: Float[Array, ""]) -> Table:
 
 
 def _look_up(table: Table, share: Float[Array, "*s"], size: Int[Array, "*s"]) -> _Seen:
-    """Supports judged by the table, cubic in the log of what they leave."""
+    """The log evidence of supports by cubic interpolation of the table in the log share."""
     place = (jnp.log(jnp.clip(share, LEAST_SHARE, 1)) - table.low) / table.step
     place = jnp.clip(place, 0, _POINTS - 1)
     left = jnp.minimum(place.astype(jnp.int32), _POINTS - 2)
@@ -163,7 +164,7 @@ def _look_up(table: Table, share: Float[Array, "*s"], size: Int[Array, "*s"]) ->
 
 
 def _moments(table: Table, seen: _Seen) -> tuple[Array, Array, Array]:
-    """shrink, shrink_square and spread of supports that were looked up."""
+    """The shrink, shrink_square and spread of supports that were looked up."""
     values = table.moments.at[seen.row].get(mode="promise_in_bounds")
     low, high = values[..., :3], values[..., 3:]
     between = low + seen.part[..., None] * (high - low)
@@ -173,12 +174,12 @@ def _moments(table: Table, seen: _Seen) -> tuple[Array, Array, Array]:
 def advanced(
     place: Place, ground: Ground, draws: Float[Array, "t 4"]
 ) -> tuple[Place, Tally, Visits]:
-    """A chain some steps on.
+    """Advance a chain by some steps.
 
     Args:
-        place: Where it is.
-        ground: The dataset.
-        draws: Uniform numbers, four a step.
+        place: The state of the chain.
+        ground: The data that the chains share.
+        draws: Uniform random numbers, four for each step.
     """
     w, dtype = len(place.inside), place.matrix.dtype
     none = jnp.zeros(w, dtype)
@@ -187,8 +188,8 @@ def advanced(
         carry: tuple[Array, Update, Edge, Tally], draw: Float[Array, " 4"]
     ) -> tuple[tuple[Array, Update, Edge, Tally], tuple[Array, ...]]:
         matrix, due, edge, tally = carry
-        # The update is made a step late, since XLA computes vectors that are not in memory anew
-        # for every entry of the matrix.
+        # The update is applied one step late, since XLA would recompute vectors that are not in
+        # memory for every entry of the matrix.
         matrix = due.matrix(matrix)
         now = _look_up(ground.table, edge.square, edge.size)
         flips = after_flip(edge, ground.most)
@@ -199,7 +200,7 @@ def advanced(
         hold = 1 / (busy + PAIRS)
         tally = _added(ground.table, tally, hold, edge, flips, now, then)
 
-        # Which of the events comes first: a flip, or a pair.
+        # The event that comes first, a flip or a pair.
         single = draw[0] * (busy + PAIRS) < busy
         anchor = _chosen(ground.anchors, draw[1])
         pairs = _pair_rates(ground, edge, matrix[anchor, :w], now.log, anchor)
@@ -232,18 +233,18 @@ def _rate(ratio: Array, possible: Array) -> Array:
 
 
 def _chosen(rate: Array, draw: Array) -> Array:
-    """One of some, with probabilities in these proportions."""
+    """A random index, with probabilities proportional to the rates."""
     w = len(rate)
-    # Sums up to each by a product, which compiles to less than a cumulative sum.
+    # Cumulative sums by a matrix product, which compiles to less code than `cumsum`.
     sums = rate @ jnp.triu(jnp.ones((w, w), rate.dtype))
     found = jnp.sum(sums <= draw * sums[-1], dtype=jnp.int32)
-    # Rounding must not lead beyond the last one that is possible.
+    # Rounding must not lead beyond the last index of positive rate.
     last = w - 1 - jnp.argmax(rate[::-1] > 0).astype(jnp.int32)
     return jnp.minimum(found, last)
 
 
 def _chance(ground: Ground, edge: Edge, anchor: Array | None) -> Array:
-    """By how much flips, of an anchor too, change the log probability of the working set."""
+    """The change of the log probability of the working set by each flip, with that of an anchor."""
     count = jnp.sum(edge.inside & ground.elsewhere, dtype=jnp.int32)
     change = jnp.where(ground.elsewhere, jnp.where(edge.inside, -1, 1), 0)
     if anchor is not None:
@@ -261,14 +262,14 @@ def _pair_rates(ground: Ground, edge: Edge, row: Array, log: Array, anchor: Arra
 def _added(  # noqa: PLR0913 - a step seen from both of its ends
     table: Table, tally: Tally, hold: Array, edge: Edge, flips: Moves, now: _Seen, then: _Seen
 ) -> Tally:
-    """The sums with the time held added, each feature given all others."""
+    """The sums with the time of a support added, each feature given all others."""
     inside, possible = edge.inside, flips.possible
     ratio = then.log - now.log
     probability = jnp.where(possible, jax.nn.sigmoid(jnp.where(inside, -ratio, ratio)), 0)
     own = jnp.where(possible, edge.own, 1)
     effect = jnp.where(inside, edge.slope, edge.slope / own)
     variance = jnp.where(inside, -own, 1 / own)
-    # Given that the feature is in: as here if it is, else as there.
+    # Given that the feature is in: the moments here if it is, else those after its flip.
     here, there = _moments(table, now), _moments(table, then)
     shrink, shrink_square, spread = (
         jnp.where(inside, a, b) for a, b in zip(here, there, strict=True)
@@ -283,7 +284,7 @@ def _added(  # noqa: PLR0913 - a step seen from both of its ends
 
 
 def tally_at(ground: Ground, edge: Edge) -> Tally:
-    """What a chain adds to its sums while it holds a support, for a time of one."""
+    """The sums of a chain that holds a support for a time of one."""
     now = _look_up(ground.table, edge.square, edge.size)
     flips = after_flip(edge, ground.most)
     then = _look_up(ground.table, flips.square, flips.size)

@@ -1,16 +1,16 @@
-"""Every support of a few features, by halves: with the first feature and without it, and so on.
+"""Enumeration of all supports of a few features, with and without one feature after another.
 
-Least squares on all 2^k supports costs some six operations each. The products of all columns and y
-form a matrix; a feature that is left out is crossed out of it, one that is in is eliminated from
-it. After the last feature what remains of each support's matrix is its sum of squared residuals.
-The supports lie along the last axis, so each step is one wide operation.
+Least squares on all 2^k supports costs some six operations for each. The products of all columns
+and y form a matrix; a feature that is out is deleted from it, one that is in is eliminated from it.
+After the last feature, the remaining entry of each support's matrix is its sum of squared
+residuals. The supports lie along the last axis, so each step is one wide operation.
 
 Averages over supports are derivatives. With c = X'y, G = X'X and V_S the inverse of G over S,
 
     d RSS_S / d c = -2 b_S,   d RSS_S / d G = b_S b_S',   d log det G_SS / d G = V_S,
 
 so one pass back through the recursion gives the mean of the effects over the whole posterior, and
-another their covariance, without any b_S ever being formed.
+another their covariance, without forming any b_S.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from bmjax._posterior.prior import Evidence, judged
 from bmjax._runtime.backend import Array
 
-# Of a column of unit length; with less left it is a combination of the others, and not added.
+# A unit column of which less than this is left is a combination of others, and not added.
 RANK = 1e-9
 
 
@@ -31,9 +31,9 @@ class Everything(NamedTuple):
     """The posterior over all supports, for columns of unit length and y'y of one.
 
     Attributes:
-        probability: Of each feature.
+        probability: Probability of each feature.
         coef: Mean of the effects.
-        covariance: Of the effects, the choice of features included.
+        covariance: Covariance of the effects, including the uncertainty of the support.
         noise: Mean of the noise variance.
         size: Probability of 0, 1, ..., k features.
         support: Probability of each support; bit j of its number says whether feature j is in.
@@ -50,7 +50,7 @@ class Everything(NamedTuple):
 def all_squares(
     gram: Float[Array, "k k"], slope: Float[Array, " k"]
 ) -> tuple[Float[Array, " supports"], Float[Array, " supports"], Bool[Array, " supports"]]:
-    """What every support leaves of a y'y of one, log det of its X'X, and whether it has full rank.
+    """The residual share of y'y = 1, log det X'X, and whether the rank is full, of each support.
 
     Args:
         gram: X'X of unit columns.
@@ -73,7 +73,7 @@ def all_squares(
 
 
 def sizes_of_all(k: int) -> np.ndarray:
-    """How many features each of the 2^k supports has."""
+    """The number of features of each of the 2^k supports."""
     sizes = np.zeros(1, np.int32)
     for _ in range(k):
         sizes = np.concatenate([sizes, sizes + 1])
@@ -88,7 +88,7 @@ def enumerated(
     Args:
         gram: X'X of unit columns.
         slope: X'y.
-        evidence: Of the dataset, whose y'y is one.
+        evidence: The evidence of the dataset, whose y'y is one.
     """
     k = len(gram)
     sizes = jnp.asarray(sizes_of_all(k))

@@ -19,32 +19,32 @@ from bmjax._posterior.selector import PosteriorSelector
 class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
     """Linear regression averaged over all choices of features, by their probabilities.
 
-    `bmjax.posterior` with scikit-learn's manners; see there for what the parameters do. As a
-    transformer it passes on the features of `select(fdr)`. Results are in the type of X, float32
-    or float64 (all other types), whatever the setting `jax_enable_x64`.
+    This is `bmjax.posterior` with the interface of scikit-learn; the parameters are described
+    there. As a transformer it selects the features of `select(fdr)`. Results are in the type of X,
+    float32 or float64 (for all other types), whatever the setting `jax_enable_x64`.
 
     Args:
         family: The distribution of y, `"gaussian"`, or `"student"` for noise with outliers;
             `bmjax.Student(degrees)` for degrees of freedom other than 4.
         fit_intercept: Whether the level of y is free.
-        fdr: Share of the selected features that may be expected not to act.
+        fdr: Largest expected share of selected features that do not act.
         unmasked: Features that are always in: (k,) booleans, their numbers, or their names if X
             has string column names.
-        noise_precision: One over the noise variance where it is known.
-        enumerate_up_to: Most features of which every support is looked at.
-        chains: How many chains, a multiple of 8.
-        tolerance: Monte Carlo error of a probability that is small enough.
-        max_steps: Most steps of each chain.
-        random_state: A whole number, of the chains' draws.
+        noise_precision: One over the noise variance if it is known.
+        enumerate_up_to: Largest number of features for which every support is evaluated.
+        chains: Number of chains, a multiple of 8.
+        tolerance: Largest allowed Monte Carlo error of a probability.
+        max_steps: Largest number of steps of each chain.
+        random_state: The seed of the chains' draws, a whole number.
 
     Attributes:
         coef_: (k,) mean effect of each feature over the whole posterior.
         intercept_: Mean of y where every feature is zero; 0 if it is not fitted.
         probability_: (k,) probability that each feature acts.
-        support_: (k,) booleans, the features of `select(fdr)`.
-        posterior_: All of the `bmjax.Posterior`, in NumPy arrays.
+        support_: (k,) whether each feature is in `select(fdr)`.
+        posterior_: The whole `bmjax.Posterior`, in NumPy arrays.
         n_features_in_: Number of features k.
-        feature_names_in_: (k,) names of the columns, if X has such.
+        feature_names_in_: (k,) names of the columns, if X has string names.
 
     Example:
         >>> from bmjax.datasets import load_diabetes
@@ -69,7 +69,7 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
         max_steps: int = 20_000,
         random_state: int = 0,
     ) -> None:
-        """Store the parameters as they are; `fit` checks them."""
+        """Store the parameters unchanged; `fit` checks them."""
         super().__init__(
             fit_intercept=fit_intercept,
             fdr=fdr,
@@ -84,7 +84,7 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
         self.noise_precision = noise_precision
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the posterior.
+        """Compute the posterior of the data.
 
         Args:
             X: (n, k) features, an array or a data frame.
@@ -92,7 +92,7 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
             sample_weight: (n,) how often each row counts.
 
         Returns:
-            Itself.
+            The estimator itself.
 
         Raises:
             TypeError: If a parameter has the wrong type.
@@ -117,11 +117,11 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
             return_std: Whether to return the standard deviation of y there as well.
 
         Returns:
-            (m,) predictions; with `return_std` a pair of such.
+            (m,) predictions; with `return_std` a pair of predictions and standard deviations.
 
         Raises:
             sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
+            ValueError: If X does not have the columns of the fit.
         """
         X = self._new_samples(X)
         mean = self._predictor(X)
@@ -134,30 +134,31 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
 class SupportPosteriorClassifier(TwoClasses, PosteriorSelector):
     """Logistic regression of two classes averaged over all choices of features.
 
-    `bmjax.posterior` with `family="logistic"` and scikit-learn's manners; see there for what the
-    parameters do. As a transformer it passes on the features of `select(fdr)`. Results are in the
-    type of X, float32 or float64 (all other types), whatever the setting `jax_enable_x64`.
+    This is `bmjax.posterior` with `family="logistic"` and the interface of scikit-learn; the
+    parameters are described there. As a transformer it selects the features of `select(fdr)`.
+    Results are in the type of X, float32 or float64 (for all other types), whatever the setting
+    `jax_enable_x64`.
 
     Args:
         fit_intercept: Whether the log-odds where every feature is zero are free.
-        fdr: Share of the selected features that may be expected not to act.
+        fdr: Largest expected share of selected features that do not act.
         unmasked: Features that are always in: (k,) booleans, their numbers, or their names if X
             has string column names.
-        enumerate_up_to: Most features of which every support is looked at.
-        chains: How many chains, a multiple of 8.
-        tolerance: Monte Carlo error of a probability that is small enough.
-        max_steps: Most steps of each chain.
-        random_state: A whole number, of the chains' draws.
+        enumerate_up_to: Largest number of features for which every support is evaluated.
+        chains: Number of chains, a multiple of 8.
+        tolerance: Largest allowed Monte Carlo error of a probability.
+        max_steps: Largest number of steps of each chain.
+        random_state: The seed of the chains' draws, a whole number.
 
     Attributes:
         classes_: (2,) the two labels; log-odds are those of the second.
         coef_: (k,) mean effect of each feature on the log-odds over the whole posterior.
         intercept_: Log-odds where every feature is zero; 0 if they are not fitted.
         probability_: (k,) probability that each feature acts.
-        support_: (k,) booleans, the features of `select(fdr)`.
-        posterior_: All of the `bmjax.Posterior`, in NumPy arrays.
+        support_: (k,) whether each feature is in `select(fdr)`.
+        posterior_: The whole `bmjax.Posterior`, in NumPy arrays.
         n_features_in_: Number of features k.
-        feature_names_in_: (k,) names of the columns, if X has such.
+        feature_names_in_: (k,) names of the columns, if X has string names.
 
     Example:
         >>> from bmjax.datasets import load_diabetes
@@ -169,15 +170,15 @@ class SupportPosteriorClassifier(TwoClasses, PosteriorSelector):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the posterior.
+        """Compute the posterior of the data.
 
         Args:
             X: (n, k) features, an array or a data frame.
-            y: (n,) labels of two classes, of any kind that can be put in order.
+            y: (n,) labels of two classes, of any kind that can be sorted.
             sample_weight: (n,) how often each row counts.
 
         Returns:
-            Itself.
+            The estimator itself.
 
         Raises:
             TypeError: If a parameter has the wrong type.

@@ -1,4 +1,4 @@
-"""Many datasets of few features, all supports of each."""
+"""Posteriors of many datasets of few features, by enumeration of all supports."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,26 +20,26 @@ from bmjax._runtime.backend import Array
 from bmjax._runtime.programs import PROGRAMS
 from bmjax._runtime.threads import Settings, cores
 
-_SUPPORTS = 2**14  # of all datasets that are computed side by side
+_SUPPORTS = 2**14  # number of supports, over all datasets that are computed side by side
 
 
 def enumerated_all(
     sums: list[Sums], evidence: Evidence, count: int, report: Callable[[int], None]
 ) -> list[Found]:
-    """What all supports say of each dataset.
+    """The posterior of each dataset over all supports.
 
     Args:
-        sums: The datasets.
-        evidence: How to judge their supports, with a leading axis.
-        count: Most supports to list.
-        report: Is told of datasets done.
+        sums: The sums of the datasets.
+        evidence: The evidence that judges their supports, with a leading axis.
+        count: Largest number of supports to list.
+        report: A function that is called with the number of datasets done.
     """
     b, f = len(sums), len(sums[0].columns)
     side_by_side = max(min(_SUPPORTS // 2**f, 16, b), 1)
     inherited = Settings.here()
 
     def chunk(begin: int) -> Any:
-        # The last chunk is filled up, so that nothing is compiled for it.
+        # The last chunk is padded, so that nothing is compiled for it.
         at = np.minimum(np.arange(begin, begin + side_by_side), b - 1)
         gram = np.stack([sums[i].columns @ sums[i].columns.T for i in at])
         slope = np.stack([sums[i].columns @ sums[i].target for i in at])
@@ -78,7 +78,7 @@ def _all_of(
         inside = ((which[:, None] >> numbers[None, :]) & 1 > 0) & (weight[:, None] > 0)
         slots = jnp.where(inside, numbers[None, :], f)
         parts = parts_of(gram, slope, evidence, slots, weight)
-        # Not all of them leave this function.
+        # The probabilities of all supports are not returned.
         return every._replace(support=weight[:0]), parts, weight, inside
 
     return jax.vmap(one)(gram, slope, evidence)

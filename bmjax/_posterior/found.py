@@ -1,4 +1,4 @@
-"""What is found of a dataset, in the units of its sums, by either way."""
+"""The posterior of a dataset in the units of its sums, and its computation by chains."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,14 +16,15 @@ from bmjax._runtime.programs import PROGRAMS
 
 
 class Held(NamedTuple):
-    """Effects of the level and of p features that are always in, in the units of the user.
+    """Effects of the level and of the p features that are always in, in the user's units.
 
     Attributes:
-        level: Mean of the level of y where every feature is at its centre.
-        level_variance: Its variance.
-        coef: (p,) means of the effects, those that stand in for other features left out.
-        covariance: (p, p) of these.
-        cross: (p, u) of these with the effects of the listed features.
+        level: Posterior mean of the level of y with every feature at its centre.
+        level_variance: Posterior variance of the level.
+        coef: (p,) means of the effects in the projected model, before those of other features are
+            subtracted.
+        covariance: (p, p) covariance of these effects.
+        cross: (p, u) covariance of these effects with those of the listed features.
     """
 
     level: float
@@ -34,28 +35,29 @@ class Held(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The posterior of f features that may be in or not, u of which are in some listed support.
+    """The posterior of f features that may be in or out, u of which are in some listed support.
 
     Attributes:
-        probability: (f,) of each feature.
-        error: (f,) its Monte Carlo error.
+        probability: (f,) probability of each feature.
+        error: (f,) Monte Carlo standard errors of the probabilities.
         coef: (f,) mean of the effects.
-        deviation: (f,) their standard deviation.
+        deviation: (f,) standard deviation of the effects.
         noise: Mean of the noise variance.
-        size: Probability of each size.
+        size: Probability of each size of the support.
         features: (u,) the features in the listed supports.
-        weight: (t,) probability of these.
-        inside: (t, u) their features.
-        mean: (t, u) of the effects given each.
-        spread: (t, u) their standard deviation given each.
-        covariance: (u, u) of the effects over all supports.
+        weight: (t,) probability of each listed support.
+        inside: (t, u) whether each feature is in each listed support.
+        mean: (t, u) mean of the effects given each listed support.
+        spread: (t, u) standard deviation of the effects given each listed support.
+        covariance: (u, u) covariance of the effects over all supports.
         log: (t,) logarithm of the posterior of each listed support, up to a constant.
-        by_chain: (t, c) share of each in the time of each chain; None where nothing was drawn.
-        held: Of what is always in; None where the sums say all.
-        freedom: Degrees of freedom of the effects given a support.
-        r_hat: See `Posterior`.
-        steps: Of each chain.
-        status: How it ended.
+        by_chain: (t, c) share of each listed support in the time of each chain; None without
+            chains.
+        held: Effects of the level and the features always in; None if the sums determine them.
+        freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
+        r_hat: R-hat of the log posterior, see `Posterior`.
+        steps: Number of steps of each chain.
+        status: The status of the posterior.
     """
 
     probability: np.ndarray
@@ -93,16 +95,16 @@ def found_by_chains(  # noqa: PLR0913 - what is sampled, and how
     count: int,
     report: Callable[[int], None],
 ) -> Found:
-    """What chains find of a dataset.
+    """The posterior of a dataset by chains.
 
     Args:
-        sums: The dataset.
-        evidence: How to judge a support.
-        most: Largest support.
-        words: Numbers that the draws depend on.
-        plan: How long to sample.
-        count: Most supports to list.
-        report: Is told of steps made.
+        sums: The sums of the dataset.
+        evidence: The evidence that judges a support.
+        most: Size of the largest support.
+        words: The integers that seed the draws.
+        plan: The number of chains and the rule that ends them.
+        count: Largest number of supports to list.
+        report: A function that is called with the number of steps made.
     """
     kept = sampled(sums, evidence, most, words, plan, report)
     rounds = len(kept.tallies)

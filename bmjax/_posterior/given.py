@@ -1,4 +1,4 @@
-"""A dataset as it came, and as squared errors by which its supports are judged."""
+"""A dataset as given, and the squared errors that judge its supports."""
 
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ from bmjax._selection.neighbours import most_features
 
 
 class Given(NamedTuple):
-    """A dataset as it came, rows that count zero times left out.
+    """A dataset as given, without rows of weight zero.
 
     Attributes:
         X: (n, k) features.
         y: (n,) target.
         counts: (n,) how often each row counts.
-        always: (k,) the features that are always in.
+        always: (k,) whether each feature is always in.
         intercept: Whether the level is free.
-        precision: The noise precision where it is known, or None.
-        finite: Whether all values are; if not, zeros are in their place.
+        precision: The known noise precision, or None.
+        finite: Whether all values are finite; if not, they are replaced by zeros.
     """
 
     X: np.ndarray
@@ -32,12 +32,12 @@ class Given(NamedTuple):
 
 
 class Squared(NamedTuple):
-    """The squared errors of a dataset.
+    """The squared errors of a dataset and the evidence of its supports.
 
     Attributes:
-        sums: Their sums.
-        evidence: How supports are judged by them.
-        most: Largest support.
+        sums: The sums of the squared errors.
+        evidence: The evidence that judges supports.
+        most: Size of the largest support.
     """
 
     sums: Sums
@@ -46,7 +46,7 @@ class Squared(NamedTuple):
 
 
 def squared(given: Given) -> Squared:
-    """The squared errors of a dataset where y is Gaussian."""
+    """The squared errors of a dataset whose y is Gaussian."""
     sums = sums_of(given.X, given.y, given.counts, intercept=given.intercept, always=given.always)
     near = judged_by(sums, given.precision)
     return near if given.finite else near._replace(sums=sums._replace(y_scale=float("nan")))
@@ -56,8 +56,8 @@ def judged_by(sums: Sums, precision: float | None) -> Squared:
     """The sums of a dataset with the evidence of its supports.
 
     Args:
-        sums: Of the dataset.
-        precision: One over the noise variance where it is known, or None.
+        sums: The sums of the dataset.
+        precision: One over the noise variance if it is known, or None.
     """
     free = len(sums.columns)
     most = int(most_features(max(sums.rows, 0), free))

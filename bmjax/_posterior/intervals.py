@@ -1,4 +1,4 @@
-"""Intervals of a mixture of Student's t and a mass at zero."""
+"""Quantiles of a mixture of Student's t distributions and a mass at zero."""
 
 import numpy as np
 import scipy.special
@@ -15,15 +15,15 @@ def quantiles(  # noqa: PLR0913 - one posterior, by support and feature
     deviation: np.ndarray,
     freedom: float,
 ) -> np.ndarray:
-    """The quantile of each effect.
+    """The quantile of each effect, (u,).
 
     Args:
-        at: Which one, between 0 and 1.
-        probability: (u,) of each feature being in; the rest is the mass at zero.
-        inside: (t, u) whether each support has it.
+        at: Probability of the quantile, between 0 and 1.
+        probability: (u,) probability that each feature is in; the rest is the mass at zero.
+        inside: (t, u) whether each feature is in each support.
         weight: (t,) probability of each support.
-        mean: (t, u) of the effect given the support.
-        deviation: (t, u) its standard deviation given the support.
+        mean: (t, u) mean of each effect given the support.
+        deviation: (t, u) standard deviation of each effect given the support.
         freedom: Degrees of freedom, infinite for normal effects.
     """
     found = np.zeros(len(probability))
@@ -42,7 +42,7 @@ def quantiles(  # noqa: PLR0913 - one posterior, by support and feature
         tail = scipy.special.ndtr(z) if freedom > 1e3 else scipy.special.stdtr(freedom, z)
         return np.sum(share * np.where(deviation > 0, tail, x >= mean), axis=0)
 
-    under = p * below(np.zeros(len(p)))  # zero itself not counted
+    under = p * below(np.zeros(len(p)))  # without the mass at zero
     wanted = np.where(under >= at, at / p, (at - (1 - p)) / p)
     moved = (under >= at) | (under + 1 - p < at)
     wanted = np.where(moved, np.clip(wanted, 0, 1), 0.5)

@@ -1,15 +1,16 @@
-"""What a support is worth where y is not Gaussian: Laplace's approximation of its evidence.
+"""The evidence of a support for a y that is not Gaussian, by Laplace's approximation.
 
     y ~ p(y | (level + X_S b_S) / s),   b_S | s, g ~ N(0, g s2 / v (X_S'X_S)^-1),
 
-as in `prior`, columns less the level and the features that are always in, with v the information of
-a sample where nothing is explained: p (1 - p) at the share p of ones for a logistic y, (d + 1) /
-(d + 3) for Student's t. With effects in units of the scale, b / s, the prior does not hold s, so
-one expansion of the log likelihood around one point serves every g: with X_S'X_S v = L L', u = L'b
-and the likelihood's curvature in u diagonal, the evidence is a product of normal integrals.
+as in `prior`, with columns projected off the level and the features that are always in, and v the
+information of a sample in the model without features: p (1 - p) at the share p of ones for a
+logistic y, (d + 1) / (d + 3) for Student's t. For effects in units of the scale, b / s, the prior
+does not depend on s, so one expansion of the log likelihood around one point serves every g: with
+X_S'X_S v = L L', u = L'b and the likelihood's curvature in u made diagonal, the evidence is a
+product of normal integrals.
 
-On the host, many supports side by side: there is little to compute for each, and so nothing to
-compile.
+It runs on the host, for many supports side by side: there is little to compute for each, so nothing
+is compiled.
 
 Reference:
     Tierney and Kadane, "Accurate approximations for posterior moments and marginal densities",
@@ -28,17 +29,17 @@ from bmjax._posterior.prior import Evidence
 from bmjax._runtime.threads import cores
 
 _RIDGE = 1e-12
-_ANCHORS, _NEAR = 4, 0.5  # times that g is chosen anew, and a difference of log g that is none
-_NUMBERS = 2**20  # in an array of supports side by side, so that it stays in the cache
+_ANCHORS, _NEAR = 4, 0.5  # largest number of new choices of g, and a negligible difference of log g
+_NUMBERS = 2**20  # numbers in an array of supports side by side, so that it stays in the cache
 
 
 class Point(NamedTuple):
-    """Where the climb to the mode of a support begins.
+    """The starting point of the climb to the mode of a support.
 
     Attributes:
         log_scale: Logarithm of the scale of the noise.
-        nuisance: Effects of what is always in, in units of the scale.
-        log_width: Logarithm of the g that it is made for.
+        nuisance: Effects of the level and the basis always in, in units of the scale.
+        log_width: Logarithm of the g of this point.
     """
 
     log_scale: float
@@ -47,14 +48,14 @@ class Point(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """Supports judged by their likelihood, g summed out; effects in units of y.
+    """The evidence and moments of t supports by the likelihood, with g summed out.
 
     Attributes:
         log: Logarithm of evidence times prior, up to a constant of the dataset.
-        mean: Of the effects of what is always in, then of the features in the slots.
-        covariance: Of the same.
-        noise: Mean of the square of the scale.
-        mode: Log scale and effects in units of it where the posterior is highest.
+        mean: Mean of the effects in units of y: those always in, then the features in the slots.
+        covariance: Covariance of the same effects.
+        noise: Mean of the squared scale.
+        mode: Mode of log scale and effects in units of the scale.
         log_width: Mean of log g.
     """
 
@@ -69,17 +70,17 @@ class Worth(NamedTuple):
 def worths(
     design: Design, slots: Int[np.ndarray, "t m"], effects: Float[np.ndarray, "t m"], begin: Point
 ) -> Worth:
-    """Supports judged.
+    """The evidence and moments of some supports.
 
     Args:
         design: The dataset.
         slots: The features of each support, the last row of `columns` in empty slots.
-        effects: Where to begin, in units of the scale, zero in empty slots.
-        begin: Where to begin otherwise.
+        effects: Effects to start from, in units of the scale, zero in empty slots.
+        begin: The starting point of the other parameters.
     """
     supports, m = slots.shape
     together = int(np.clip(_NUMBERS // (max(m, 1) * len(design.y)), 1, 256))
-    # Those of one size together, so that few slots are empty.
+    # Supports of one size are computed together, so that few slots are empty.
     sizes = np.sum(slots < len(design.columns) - 1, axis=1)
     order = np.argsort(sizes, kind="stable")
 
@@ -97,7 +98,7 @@ def worths(
 
 
 def _widened(found: Worth, more: int) -> Worth:
-    """With some empty slots behind, of which nothing is known."""
+    """The evidence and moments with some empty slots appended, as zeros."""
     return found._replace(
         mean=np.pad(found.mean, ((0, 0), (0, more))),
         covariance=np.pad(found.covariance, ((0, 0), (0, more), (0, more))),
@@ -108,13 +109,13 @@ def _widened(found: Worth, more: int) -> Worth:
 def modes(
     design: Design, slots: Int[np.ndarray, "t m"], effects: Float[np.ndarray, "t m"], begin: Point
 ) -> Float[np.ndarray, "t q"]:
-    """Log scale and effects in units of it where the posterior given a g is highest.
+    """The modes of log scale and effects in units of the scale, given g.
 
     Args:
         design: The dataset.
         slots: As in `worths`.
         effects: As in `worths`.
-        begin: Where to begin otherwise, and the g.
+        begin: The starting point of the other parameters, and g.
     """
     with np.errstate(all="ignore"):
         predictors, own, theta = _begun(design, slots, effects, begin)
@@ -125,12 +126,12 @@ def modes(
 def _begun(
     design: Design, slots: np.ndarray, effects: np.ndarray, begin: Point
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Predictors, inverse prior covariances of the effects where g is one, and where to begin."""
+    """Predictors, prior inverse covariances of the effects at g = 1, and the starting points."""
     supports, m = slots.shape
     own = design.metric[slots]
     own = own @ own.transpose(0, 2, 1)
     place = np.arange(m)
-    # Columns that are all but a combination of others leave a factor regular.
+    # So the matrix has a Cholesky factor even if columns are nearly combinations of others.
     own[:, place, place] = own[:, place, place] * (1 + _RIDGE) + (slots == len(design.columns) - 1)
     always = np.broadcast_to(design.nuisance, (supports, *design.nuisance.shape))
     predictors = np.concatenate([always, design.columns[slots]], axis=1)
@@ -142,7 +143,7 @@ def _begun(
 def _of_width(
     design: Design, predictors: np.ndarray, own: np.ndarray, log_width: np.ndarray
 ) -> SupportPosterior:
-    """The posterior of each support for one g each."""
+    """The posterior of each support for its own g."""
     lead, inner = 1 + len(design.nuisance), own / np.exp(log_width)[:, None, None]
     return SupportPosterior(design, predictors, np.pad(inner, ((0, 0), (lead, 0), (lead, 0))))
 
@@ -151,8 +152,8 @@ def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin:
     predictors, own, theta = _begun(design, slots, effects, begin)
     width = np.full(len(slots), begin.log_width)
     found = _expanded(_of_width(design, predictors, own, width), own, theta, width)
-    # An expansion made for one g overrates others that are far from it, so it is made for the g
-    # that it says itself: much smaller a one where many features share what there is to explain.
+    # An expansion at one g overrates values of g far from it, so it is repeated at the g that it
+    # gives itself, which is much smaller if many features share the variance explained.
     for _ in range(_ANCHORS):
         far = np.flatnonzero(np.abs(found.log_width - width) > _NEAR)
         if not len(far):
@@ -169,7 +170,7 @@ def _side_by_side(design: Design, slots: np.ndarray, effects: np.ndarray, begin:
 def _expanded(
     here: SupportPosterior, own: np.ndarray, theta: np.ndarray, log_width: np.ndarray
 ) -> Worth:
-    """Supports judged by an expansion around their modes for one g each."""
+    """The evidence and moments of supports by expansions around their modes, each for its own g."""
     theta, value = climbed(here, theta)
     bend = curvature(here, theta)
     shift = here.shift(theta, np.linalg.inv(bend))
@@ -185,19 +186,20 @@ def _summed(
     g: np.ndarray,
     shift: np.ndarray,
 ) -> Worth:
-    """The evidence, over that of the mode, and the moments, g summed out.
+    """The log evidence relative to the mode, and the moments, with g summed out.
 
     Args:
         design: The dataset.
-        theta: (t, q) the modes for one g: log scale, what is always in, and the features.
-        bend: (t, q, q) the curvatures there.
-        own: (t, m, m) the inverse prior covariances of the features' effects where g is one.
-        g: (t,) these g.
-        shift: (t, q) the means less the modes.
+        theta: (t, q) the modes for one g: log scale, effects always in, and effects of the
+            features.
+        bend: (t, q, q) the curvatures at the modes.
+        own: (t, m, m) the prior inverse covariances of the features' effects at g = 1.
+        g: (t,) the g of each mode.
+        shift: (t, q) the means minus the modes.
     """
     lead = theta.shape[1] - own.shape[1]
     effects = theta[:, lead:]
-    # What moves with the effects is integrated out; then the curvature is made diagonal.
+    # The other parameters are integrated out; then the curvature is made diagonal.
     ahead, cross = bend[:, :lead, :lead], bend[:, :lead, lead:]
     reach = np.linalg.solve(ahead, cross)
     back = np.linalg.inv(np.linalg.cholesky(own)).transpose(0, 2, 1)
@@ -220,7 +222,7 @@ def _summed(
 
 
 class _OverWidth(NamedTuple):
-    """Diagonal normal integrals summed over g: log evidence, moments of u, mean of log g."""
+    """Log evidence, moments of u and mean of log g, from normal integrals summed over g."""
 
     log: np.ndarray
     mean: np.ndarray
@@ -231,13 +233,13 @@ class _OverWidth(NamedTuple):
 def _over_width(
     evidence: Evidence, sharp: np.ndarray, here: np.ndarray, g: np.ndarray
 ) -> _OverWidth:
-    """The integrals over u, a priori normal of variance g, for every g.
+    """The integrals over u, whose prior is normal with variance g, summed over the grid of g.
 
     Args:
         evidence: Grid and prior of g.
         sharp: (t, m) curvature of the log likelihood in each u.
         here: (t, m) the mode for one g.
-        g: (t,) that g.
+        g: (t,) the g of each mode.
     """
     widths = np.asarray(evidence.width)[:, None]
     sharp, here = sharp[:, None, :], here[:, None, :]
@@ -263,11 +265,11 @@ def _over_width(
 def _in_units(
     mean: np.ndarray, covariance: np.ndarray, free_scale: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Moments of effects in units of y, and the mean square of the scale, to second order.
+    """Moments of effects in units of y, and the mean squared scale, to second order.
 
     Args:
-        mean: (t, q) of log scale and effects in units of the scale.
-        covariance: (t, q, q) of the same.
+        mean: (t, q) means of log scale and effects in units of the scale.
+        covariance: (t, q, q) covariances of the same.
         free_scale: Whether the scale is uncertain.
     """
     scale, effects, own = np.exp(mean[:, 0]), mean[:, 1:], covariance[:, 1:, 1:]

@@ -12,15 +12,16 @@ from bmjax._runtime.backend import Array
 
 
 class Parts(NamedTuple):
-    """Some supports among w features, for columns and y of unit length.
+    """The parts of the mixture: t supports among w features, for columns and y of unit length.
 
     Attributes:
-        mean: Of the effects given the support, zero where a feature is out.
-        deviation: Standard deviation of each given the support, zero where it is out.
-        second: E[b b'] over the mixture.
+        mean: Mean of the effects given each support, zero where a feature is out.
+        deviation: Standard deviation of the effects given each support, zero where a feature is
+            out.
+        second: E[b b'] of the effects b over the mixture.
         noise: Mean of the noise variance over the mixture.
-        share: What least squares on each support leaves of y'y.
-        log: Logarithm of the posterior of each, up to a constant.
+        share: Share of y'y that least squares on each support leaves.
+        log: Logarithm of the posterior of each support, up to a constant.
     """
 
     mean: Float[Array, "t w"]
@@ -38,12 +39,12 @@ def parts_of(
     slots: Int[Array, "t m"],
     weight: Float[Array, " t"],
 ) -> Parts:
-    """The effects given each of some supports.
+    """The moments of the effects given each of some supports, and over their mixture.
 
     Args:
         gram: X'X of unit columns.
         slope: X'y.
-        evidence: Of the dataset.
+        evidence: The evidence of the dataset.
         slots: The features of each support, w in empty slots.
         weight: Probability of each support.
     """

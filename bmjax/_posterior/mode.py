@@ -1,6 +1,7 @@
-"""Given g, where the posterior of the effects of a support is highest, and how it bends there.
+"""The mode and curvature of the posterior of a support's effects, given g.
 
-Many supports side by side, in NumPy: effects in units of the scale of the noise, as in `laplace`.
+It works on many supports side by side, in NumPy, with effects in units of the scale of the noise,
+as in `laplace`.
 """
 
 from typing import Any, NamedTuple
@@ -10,23 +11,23 @@ from jaxtyping import Float
 
 from bmjax._posterior.prior import Evidence
 
-_STEPS, _SETTLED = 60, 1e-7  # of the climb: most steps, and a rise in nats that is none
+_STEPS, _SETTLED = 60, 1e-7  # largest number of steps, and a rise in nats that counts as none
 _LENGTHS = (1.0, 0.5, 0.25, 0.0625)  # of a step, tried in turn
 
 
 class Design(NamedTuple):
-    """A dataset as its likelihood sees it.
+    """The data of a likelihood and of the prior of its effects.
 
     Attributes:
-        family: The distribution of y, all that it learns settled.
+        family: The distribution of y, with its parameters fixed.
         y: The target.
         counts: How often each row counts.
-        nuisance: The level and what else is always in, a row each.
-        columns: The features that may be in or not, and a row of zeros for empty slots.
-        metric: The same less what is always in, so that their products are the inverse covariance
-            of the effects of a support where g is one.
-        evidence: Grid and prior of g, and the prior of sizes.
-        free_scale: Whether the scale of the noise is to be found.
+        nuisance: The level and a basis of the features always in.
+        columns: The features that may be in or out, and a last row of zeros for empty slots.
+        metric: The columns projected off those always in, scaled so that their products are the
+            prior inverse covariance of the effects of a support at g = 1.
+        evidence: The grid and prior of g, and the prior of sizes.
+        free_scale: Whether the scale of the noise is unknown.
     """
 
     family: Any
@@ -40,11 +41,11 @@ class Design(NamedTuple):
 
 
 class SupportPosterior(NamedTuple):
-    """The posterior of supports for one g: of log scale, what is always in, and the features.
+    """The posteriors of t supports, each for one g, in log scale and all effects (theta).
 
     Attributes:
         design: The dataset.
-        predictors: (t, q - 1, n) all that has an effect, a row each.
+        predictors: (t, q - 1, n) the rows of `nuisance` and the features of each support.
         prior: (t, q, q) the inverse prior covariance.
     """
 
@@ -53,34 +54,35 @@ class SupportPosterior(NamedTuple):
     prior: np.ndarray
 
     def of(self, some: np.ndarray) -> "SupportPosterior":
-        """That of some of the supports."""
+        """The posteriors of some of the supports."""
         return self._replace(predictors=self.predictors[some], prior=self.prior[some])
 
     def value(self, theta: np.ndarray) -> np.ndarray:
-        """Its logarithm, up to a constant; not a number where it is out of range."""
+        """The log posterior at theta (t, q), up to a constant; NaN where it is out of range."""
         design, eta = self.design, self._predicted(theta)
         values = design.family.log_density(self._scaled(theta), eta, np.ones(()))
-        # Level and scale are flat in units of y and in log scale; the level is counted in units of
-        # the scale.
+        # The priors are flat for the level in units of y and for the log scale; the level is held
+        # in units of the scale.
         flat = (len(design.nuisance) - design.counts.sum()) * theta[:, 0] * design.free_scale
         square = np.einsum("ti,tij,tj->t", theta, self.prior, theta)
         return values @ design.counts + flat - 0.5 * square
 
     def slopes(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The gradient, and the curvature."""
+        """The gradient (t, q), and minus the Hessian (t, q, q), of the log posterior."""
         design = self.design
         z, once, twice = self._derivatives(theta)
         gradient = np.concatenate([np.zeros((len(theta), 1)), self._by_effect(once)], axis=1)
         bend = self._whole(-twice)
         if design.free_scale:
-            # log p(y / s | eta) - log s, where a step of y is one of eta the other way.
+            # log p(y / s | eta) - log s, where a step of y equals one of eta in the opposite
+            # direction.
             gradient[:, 0] = np.sum(once * z, axis=1) - design.counts.sum() + len(design.nuisance)
             bend[:, 0, 1:] = bend[:, 1:, 0] = -self._by_effect(twice * z)
             bend[:, 0, 0] = np.sum(once * z - twice * z**2, axis=1)
         return gradient - np.einsum("tij,tj->ti", self.prior, theta), bend + self.prior
 
     def rounded(self, theta: np.ndarray) -> np.ndarray:
-        """A curvature that is sure to be positive, for where the likelihood's own is not."""
+        """A positive definite curvature, for use where that of the likelihood is not."""
         z, once, twice = self._derivatives(theta)
         bend = self._whole(np.abs(twice))
         if self.design.free_scale:
@@ -88,7 +90,7 @@ class SupportPosterior(NamedTuple):
         return bend + self.prior
 
     def shift(self, theta: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """The mean less the mode, from the third derivatives there."""
+        """The mean minus the mode, from the third derivatives at the mode."""
         design, z = self.design, self._scaled(theta)
         once, twice, thrice = design.family.derivatives(z, self._predicted(theta))
         spread = covariance[:, 1:, 1:] @ self.predictors
@@ -105,13 +107,13 @@ class SupportPosterior(NamedTuple):
         return 0.5 * np.einsum("tij,tj->ti", covariance, slope)
 
     def _derivatives(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Y in units of the scale, first and second derivatives in the predictor, rows counted."""
+        """Scaled y, and first and second derivatives in the predictor times the row counts."""
         z, counts = self._scaled(theta), self.design.counts
         once, twice, _ = self.design.family.derivatives(z, self._predicted(theta))
         return z, counts * once, counts * twice
 
     def _scaled(self, theta: np.ndarray) -> np.ndarray:
-        """Y in units of the scale."""
+        """The target y in units of the scale."""
         if not self.design.family.has_units:
             return self.design.y
         return self.design.y * np.exp(-theta[:, :1])
@@ -126,7 +128,7 @@ class SupportPosterior(NamedTuple):
         return (self.predictors @ values[:, :, None])[:, :, 0]
 
     def _whole(self, bend: np.ndarray) -> np.ndarray:
-        """(t, q, q) sums of products of predictors, one in the place of the scale."""
+        """(t, q, q) weighted sums of products of predictors, with 1 in the entry of the scale."""
         inner = (self.predictors * bend[:, None, :]) @ self.predictors.transpose(0, 2, 1)
         whole = np.pad(inner, ((0, 0), (1, 0), (1, 0)))
         whole[:, 0, 0] = 1
@@ -134,14 +136,14 @@ class SupportPosterior(NamedTuple):
 
 
 def climbed(here: SupportPosterior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The modes, and the values there."""
+    """Climb to the modes; return them and the log posterior there."""
     theta = np.array(theta)
     value = here.value(theta)
     left, at = np.arange(len(theta)), here
     for _ in range(_STEPS):
         gradient, bend = at.slopes(theta[left])
         step = _solved(bend, gradient)
-        # At an outlier Student's log likelihood bends the other way, and there may be no maximum.
+        # At an outlier Student's log likelihood is convex, and there may be no maximum.
         up = np.sum(step * gradient, axis=1) > 0
         if not up.all():
             safe = at.of(~up).rounded(theta[left[~up]])
@@ -166,7 +168,7 @@ def climbed(here: SupportPosterior, theta: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _solved(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Solutions of several systems; where outcomes are certain a level may have no curvature."""
+    """Solutions of several systems, which may be singular: certain outcomes have no curvature."""
     try:
         return np.linalg.solve(matrix, vector[:, :, None])[:, :, 0]
     except np.linalg.LinAlgError:
@@ -174,7 +176,7 @@ def _solved(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 def curvature(here: SupportPosterior, theta: np.ndarray) -> np.ndarray:
-    """The curvature at modes; where it is not positive, as at a ridge, one that is."""
+    """The curvature at modes, or `rounded` where it is not positive definite, as at a ridge."""
     _, bend = here.slopes(theta)
     try:
         np.linalg.cholesky(bend)

@@ -1,4 +1,4 @@
-"""`posterior`: which features act, as probabilities."""
+"""`posterior`: the probability that each feature acts."""
 
 from __future__ import annotations
 
@@ -49,57 +49,57 @@ def posterior(  # noqa: PLR0913 - public options
     supports: int = 256,
     progress: bool | None = None,
 ) -> Posterior:
-    """The posterior over supports: the probability of each feature, and effects averaged over all.
+    """Compute the posterior over supports: probabilities of features, and averaged effects.
 
-    Where `fit` chooses one support, this weighs all of them: y is normal around the effects of the
-    features in the support; given the support the effects have Zellner's prior, of a width that is
-    learned; each feature is in with a rate that is learned as well. The evidence of a support is
-    then a closed form. Up to `enumerate_up_to` features every support is looked at; beyond, chains
-    of supports are run until they agree. Where nothing is measured but which features are ever
-    unmasked, this is the posterior that the support of `fit` is a single choice from.
+    `fit` chooses one support; this function weights all of them. y is normal around the sum of the
+    effects of the features in the support; given the support, the effects have Zellner's prior,
+    with a width that is learned; each feature is in the support with a rate that is learned as
+    well. The evidence of a support then has a closed form. Up to `enumerate_up_to` features every
+    support is evaluated; beyond, chains of supports are run until they agree. The support of `fit`,
+    the features that are ever unmasked, is a single choice from this posterior.
 
-    With a family that is not Gaussian, supports are found by the squared errors that the likelihood
-    has near the mode of a good one, and then each of the most probable counts by its own evidence,
-    as Laplace's approximation of the integral over its effects gives it.
+    For a family that is not Gaussian, supports are found by squared errors that approximate the
+    likelihood near the mode of a good support. Then each of the most probable supports is weighted
+    by its own evidence, by Laplace's approximation of the integral over its effects.
 
-    Computed in float64 whatever the input, and returned in the floating-point type of the input as
-    JAX sees it; no setting of JAX is changed. Results do not depend on the units of columns and y,
-    nor with an intercept on their zeros. Not for use inside `jit`.
+    The posterior is computed in float64 for any input, and returned in the floating-point type of
+    the input as JAX sees it; no setting of JAX is changed. Results do not depend on the units of
+    columns and y, nor, with an intercept, on their zeros. Cannot be used inside `jit`.
 
     Args:
-        X: (n, k) features, samples in rows; or (b, n, k), several datasets, or (n, k) shared by
+        X: (n, k) features, samples in rows; or (b, n, k) for several datasets; or (n, k) shared by
             all of them if y is (b, n).
         y: (n,) target, or (b, n).
-        key: A JAX random key, on which alone the draws depend. Default: jax.random.key(0). Dataset
-            i of several draws as one alone with jax.random.fold_in(key, i). Where every support
-            is looked at nothing is drawn.
+        key: A JAX random key, which determines all draws. Default: jax.random.key(0). Dataset i of
+            several is drawn as a single one with jax.random.fold_in(key, i). Nothing is drawn if
+            every support is evaluated.
         intercept: Whether the level of y is free, with a flat prior. Default: no, as in `fit`.
         unmasked: Features that are always in, with a flat prior on their effects: (k,) booleans,
             their numbers, or their names if X is a frame.
-        sample_weights: (n,) how often each row counts, or (b, n): with 0 it is absent, and an
-            integer is the same as the row repeated.
-        standardize: Taken so that calls read like those of `fit`; without effect, since nothing
+        sample_weights: (n,) how often each row counts, or (b, n): a row of weight 0 is absent, and
+            an integer is the same as the row repeated.
+        standardize: Accepted for calls with the options of `fit`; without effect, since nothing
             depends on units.
-        noise_precision: One over the noise variance where it is known; else it is summed out.
+        noise_precision: One over the noise variance if it is known; else the noise variance is
+            integrated out.
         family: The distribution of y given its predictor, as in `fit`: `"gaussian"`, `"logistic"`
             for outcomes 0 and 1, `"student"` or `bmjax.Student(degrees)` for noise with outliers.
-        enumerate_up_to: Most features, those always in not counted, of which every support is
-            looked at: 2^k of them. At most 20; 0 for chains always.
-        chains: How many chains, a multiple of 8.
-        tolerance: The chains end when the Monte Carlo standard error of every probability is at
-            most this.
-        max_steps: Most steps of each chain; 1024 are made in any case.
-        supports: Most supports to keep in the result, from which intervals, credible sets and the
-            standard deviation of predictions are computed.
+        enumerate_up_to: Largest number of features, without those always in, for which all 2^k
+            supports are evaluated. At most 20; 0 to use chains always.
+        chains: Number of chains, a multiple of 8.
+        tolerance: Largest Monte Carlo standard error of a probability at which the chains end.
+        max_steps: Largest number of steps of each chain; at least 1024 are made.
+        supports: Largest number of supports in the result, from which intervals, credible sets and
+            the standard deviation of predictions are computed.
         progress: Whether to show a progress bar. Default: if stderr is a terminal and rich is
             installed.
 
     Returns:
-        The posterior. `status` says how it ended: `CONVERGED` if every support was looked at or
-        the chains agree, `MAX_STEPS` if they do not, `EXACT_FIT` if the most probable support
-        leaves nothing but rounding, `NON_FINITE` for a dataset, of several, that is not finite,
-        `SEPARATED` if a good support tells two outcomes apart without error: only the prior then
-        bounds the effects, and probabilities are rough.
+        The posterior. Its `status` is `CONVERGED` if every support was evaluated or the chains
+        agree, `MAX_STEPS` if they do not, `EXACT_FIT` if the most probable support leaves only
+        rounding error, `NON_FINITE` for one of several datasets that is not finite, `SEPARATED` if
+        a good support tells the two outcomes apart without error: then only the prior bounds the
+        effects, and probabilities are rough.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -131,7 +131,7 @@ def posterior(  # noqa: PLR0913 - public options
             "posterior needs the values of X and y, which inside jit and vmap are not there; call "
             "it outside, with several datasets as (b, n, k) and (b, n)."
         )
-    with jax.ensure_compile_time_eval():  # also while a function of the caller's is traced
+    with jax.ensure_compile_time_eval():  # also while the caller's function is traced
         validate.flag("intercept", intercept)
         validate.flag("standardize", standardize)
         limit = validate.count("enumerate_up_to", enumerate_up_to, low=0, high=_MOST_ENUMERATED)
@@ -169,8 +169,8 @@ def posterior(  # noqa: PLR0913 - public options
         number = len(data.y) if several else 1
         title = "supports" if every else "steps of chains"
         total = number if every else number * plan.max_steps
-        # In float64, by a setting of this thread alone: the residual of a good fit is a difference
-        # of large numbers.
+        # In float64, set for this thread only: the residual of a good fit is a difference of large
+        # numbers.
         with (
             progress_bar(title, total, progress) as bar,
             jax.enable_x64(True),
@@ -213,7 +213,7 @@ def _data(X: Any, y: Any, sample_weights: Any) -> _Data:
 def _given(
     data: _Data, i: int, intercept: bool, always: np.ndarray, precision: float | None
 ) -> Given:
-    """One dataset."""
+    """The dataset of number i, without rows of weight zero."""
     several = data.y.ndim == 2
     X = data.X[i] if data.X.ndim == 3 else data.X
     y = data.y[i] if several else data.y
@@ -222,20 +222,20 @@ def _given(
     X, y = X[present], y[present]
     counts = np.ones(len(y)) if counts is None else np.asarray(counts[present], float)
     finite = bool(np.isfinite(X).all() and np.isfinite(y).all())
-    if not finite:  # one of several: its own result is NaN, the others are as they are
+    if not finite:  # one of several: its own result is NaN, the others are unaffected
         X, y = np.zeros_like(X, float), np.zeros_like(y, float)
     return Given(X, y, counts, always, intercept, precision, finite)
 
 
 class _Asked(NamedTuple):
-    """What was asked, beside the data.
+    """The arguments of a call, without the data.
 
     Attributes:
         family: The distribution of y; None for the Gaussian.
-        words: Numbers that the draws depend on.
-        plan: How long to sample.
-        supports: Most of them to list.
-        every: Whether to look at every support.
+        words: The integers that seed the draws.
+        plan: The number of chains and the rule that ends them.
+        supports: Largest number of supports to list.
+        every: Whether to evaluate every support.
         several: Whether there are several datasets.
     """
 
@@ -279,32 +279,32 @@ def _posteriors(
 
 
 def _near(family: Family | None, given: Given) -> Squared | Reference:
-    """The squared errors by which the supports of a dataset are found."""
+    """The squared errors that find the supports of a dataset."""
     if family is None:
         return squared(given)
     if not given.finite:
         return squared(given if family.has_units else given._replace(precision=1.0))
-    # Where what is always in explains a measured y, nothing of it is left to scale.
+    # If the features always in explain a measured y, nothing of it is left to scale.
     if family.has_units and (plain := squared(given)).sums.y_scale == 0:
         return plain
     return reference(family, given)
 
 
 def _unsettled(family: Family | None) -> Family | None:
-    """A family, with NaN for what it could not learn."""
+    """The family, with NaN for degrees of freedom that could not be learned."""
     if isinstance(family, Student):
         return Student(np.asarray(np.nan if family.degrees is None else family.degrees, float))
     return family
 
 
 def _draws(words: list[int], number: int) -> list[list[int]]:
-    """Numbers that the draws of each of several datasets depend on."""
+    """The integers that seed the draws of each of several datasets."""
     key = jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32))
     return [validate.key_words(jax.random.fold_in(key, i)) for i in range(number)]
 
 
 def _as_seen(dtype: Any, leaf: np.ndarray) -> jax.Array:
-    """A field of the result in the type of the input."""
+    """A field of the result as a JAX array, floating-point numbers in the type of the input."""
     with np.errstate(all="ignore"):
         floating = np.issubdtype(leaf.dtype, np.floating)
         return jax.device_put(np.asarray(leaf).astype(dtype) if floating else np.asarray(leaf))

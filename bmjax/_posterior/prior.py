@@ -1,20 +1,20 @@
-"""What a support is worth: its evidence in closed form, width of the effects and rate integrated.
+"""The evidence of a support in closed form, with the prior width and the rate summed out.
 
     y ~ N(level + X_S b_S, s2 I),   b_S | s2, g ~ N(0, g s2 (X_S'X_S)^-1),   p(s2) = 1/s2,
     each feature in S with rate r,
 
 with flat priors on the level and on features that are always in, which are projected out
-beforehand. Given g the evidence of S depends on the share of y'y that least squares on S leaves
-and on the size of S alone (Zellner, 1986; Liang et al., 2008), so one factorisation of a support
-serves every g. Both g and r are shared by all features and all supports, and summed over grids:
-so they are learned.
+beforehand. Given g, the evidence of S depends only on the share of y'y that least squares on S
+leaves and on the size of S (Zellner, 1986; Liang et al., 2008), so one factorisation of a support
+serves every g. Both g and r are shared by all features and all supports and are summed out, so they
+are learned.
 
 g: p(g) = (1 + g/10)^(-3/2) / 20, the hyper-g prior of Liang et al. (2008) with its scale between
-their 1 and n.
-r: uniform in (0, 1/2], and with probability .03 in (1/2, 1). A rate above 1/2 rewards a feature for
-being there: with a small g idle features are then cheap, and a rate uniform in (0, 1) keeps too
-many of them wherever half of the features act (F1 of pruning .82 in the place of .88 on the paper's
-design). The .03 are for data in which nearly all features act, which overrule them.
+their 1 and n. r: uniform in (0, 1/2], and with probability .03 in (1/2, 1). A rate above 1/2
+favours features in the support: with a small g idle features are then cheap, and a rate uniform in
+(0, 1) keeps too many of them if half of the features act (F1 of pruning .82 instead of .88 on the
+paper's design). The .03 is for data in which nearly all features act, which then outweigh this
+prior.
 """
 
 from typing import NamedTuple
@@ -27,24 +27,24 @@ from jaxtyping import Float, Int
 from bmjax._runtime.backend import Array
 
 _WIDTHS = 32
-_LOG_WIDEST = 9.0  # of g over n, where a feature is charged log(n)/2 and 4.5 nats more
+_LOG_WIDEST = 9.0  # log of the largest g over n, which charges a feature log(n)/2 + 4.5 nats
 _NARROWEST = 0.25  # the least g
-_SCALE = 10.0  # of g
+_SCALE = 10.0  # scale of the prior of g
 _DENSE = 0.03  # probability of a rate above 1/2
-# Below this share of y'y least squares leaves rounding, and the fit counts as exact.
+# If least squares leaves less than this share of y'y, it is rounding, and the fit counts as exact.
 LEAST_SHARE = 1e-13
 
 
 class Evidence(NamedTuple):
-    """What is needed to judge a support of a dataset whose y'y is one.
+    """The priors and the data that judge a support of a dataset whose y'y is one.
 
     Attributes:
-        freedom: Samples less what is projected out, of y'y at the scale of the noise.
+        freedom: Number of samples minus the number of directions projected out.
         width: The grid of g.
-        log_width: Logarithm of the prior probability of each.
+        log_width: Logarithm of the prior probability of each g.
         log_size: Logarithm of the prior probability of one support of 0, 1, ... features; -inf
             for a size that is not allowed.
-        precision: Noise precision where it is known, times y'y; else None.
+        precision: Known noise precision times y'y, or None.
     """
 
     freedom: Float[Array, ""]
@@ -55,13 +55,14 @@ class Evidence(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Supports judged, with g summed out.
+    """The evidence of supports, and moments of their effects, with g summed out.
 
     Attributes:
         log: Logarithm of evidence times prior, up to a constant of the dataset.
-        shrink: E[g / (1 + g)], by which the mean of the effects is less than least squares.
+        shrink: E[g / (1 + g)], the ratio of the mean of the effects to least squares.
         shrink_square: E[(g / (1 + g))^2].
-        spread: E[s2 g / (1 + g)], the covariance of the effects over (X_S'X_S)^-1, given g.
+        spread: E[s2 g / (1 + g)], the factor of (X_S'X_S)^-1 in the covariance of the effects given
+            g.
         noise: E[s2].
     """
 
@@ -76,15 +77,15 @@ def log_size_prior(k: int, most: int, sizes: int | None = None) -> np.ndarray:
     """Logarithm of the prior probability of one support of each size.
 
     Args:
-        k: Features that may be in or not.
+        k: Number of features that may be in or out.
         most: Largest size allowed.
-        sizes: How many sizes to list, those beyond `most` as impossible. Default: most + 1.
+        sizes: Number of sizes to list, with -inf beyond `most`. Default: most + 1.
     """
     count = most + 1 if sizes is None else sizes
     s = np.arange(count, dtype=float)
     within = s <= most
     s = np.minimum(s, k)
-    # The integrals of r^s (1 - r)^(k - s) over (0, 1/2) and (1/2, 1), over their lengths.
+    # The integrals of r^s (1 - r)^(k - s) over (0, 1/2) and (1/2, 1), divided by their lengths.
     a, b = s + 1, k - s + 1
     low = _log_beta_half(a, b) + np.log(2 * (1 - _DENSE))
     high = _log_beta_half(b, a) + np.log(2 * _DENSE)
@@ -97,7 +98,7 @@ def _log_beta_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     share = scipy.special.betainc(a, b, 0.5)
     with np.errstate(divide="ignore"):
         log = np.log(share) + scipy.special.betaln(a, b)
-    # Below all numbers the integrand falls from 1/2 on like exp(-2 (a - b) x).
+    # Where the share underflows, the integrand falls from 1/2 on like exp(-2 (a - b) x).
     edge = -(a + b - 2) * np.log(2) - np.log(np.maximum(2 * (a - b), 1))
     return np.where(share > 1e-300, log, edge)
 
@@ -107,11 +108,11 @@ def evidence_of(
     log_size: Float[np.ndarray, "*c sizes"],
     precision: Float[np.ndarray, "*b"] | None,
 ) -> Evidence:
-    """The evidence of datasets with so many degrees of freedom, NumPy arrays.
+    """The `Evidence` of datasets with given degrees of freedom, in NumPy arrays.
 
     Args:
-        freedom: Samples less what is projected out.
-        log_size: Of `log_size_prior`.
+        freedom: Number of samples minus the number of directions projected out.
+        log_size: Log prior of the sizes, from `log_size_prior`.
         precision: Known noise precision times y'y, or None.
     """
     freedom = np.asarray(freedom, float)
@@ -124,10 +125,10 @@ def evidence_of(
 
 
 def judged(evidence: Evidence, share: Float[Array, "*s"], size: Int[Array, "*s"]) -> Judged:
-    """Supports judged by what they leave and how many features they have.
+    """The evidence and moments of supports from their residual shares and sizes.
 
     Args:
-        evidence: Of the dataset.
+        evidence: The evidence of the dataset.
         share: ||residual||^2 of least squares over y'y.
         size: Number of features.
     """
@@ -137,7 +138,7 @@ def judged(evidence: Evidence, share: Float[Array, "*s"], size: Int[Array, "*s"]
     along = (*([1] * (share.ndim - 1)), len(evidence.width))
     g, log_width = evidence.width.reshape(along), evidence.log_width.reshape(along)
     shrink = g / (1 + g)
-    # (y'y less what shrunken effects explain) / y'y
+    # (y'y minus the part explained by the shrunken effects) / y'y
     left = (1 + g * share) / (1 + g)
     if evidence.precision is None:
         log = 0.5 * ((freedom - count) * jnp.log1p(g) - freedom * jnp.log1p(g * share))

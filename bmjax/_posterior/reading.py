@@ -1,4 +1,4 @@
-"""Ways to read a posterior: which features to report, which stand in for each other, a table."""
+"""Selection of features, credible sets and the summary table from a posterior."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from bmjax._checks import validate
 from bmjax._model.problem import Status
 from bmjax._results.summary import feature_frame, page, table_text
 
-_ALIKE = 0.5  # correlation of columns that may stand in for each other
+_ALIKE = 0.5  # least correlation of columns in one credible set
 _LISTED = 5  # supports in the summary
 
 
@@ -18,9 +18,9 @@ def selected(probability: np.ndarray, always: np.ndarray, share: float) -> np.nd
     """The largest sets whose mean of 1 - probability is at most a share, along the last axis.
 
     Args:
-        probability: Of each feature.
-        always: The features that are always in, which are selected and do not count.
-        share: The share.
+        probability: Probability of each feature.
+        always: Whether each feature is always in; these are selected and do not count.
+        share: The largest allowed mean.
     """
     false = np.where(always, -1, 1 - probability)
     order = np.argsort(false, axis=-1, kind="stable")
@@ -32,7 +32,7 @@ def selected(probability: np.ndarray, always: np.ndarray, share: float) -> np.nd
 
 
 def credible_sets(posterior: Any, level: float) -> list[tuple[tuple[int, ...], float]]:
-    """See `Posterior.credible_sets`; arrays of NumPy."""
+    """The credible sets of a posterior in NumPy arrays; see `Posterior.credible_sets`."""
     mixture = posterior.mixture
     real = np.flatnonzero(mixture.features < len(posterior.coef))
     features, inside = mixture.features[real], mixture.inside[:, real]
@@ -64,13 +64,13 @@ def credible_sets(posterior: Any, level: float) -> list[tuple[tuple[int, ...], f
 
 @dataclass(frozen=True)
 class PosteriorSummary:
-    """What to read of a posterior. `print` it, or take `to_pandas()`; a notebook shows a table.
+    """The table and facts of a posterior. `print` it, or take `to_pandas()`; a notebook shows it.
 
     Attributes:
         names: Names of the features.
-        columns: A column a quantity, by name: probability, its error, coef, standard error, and
-            the ends of the .95 interval.
-        facts: What there is to say of the whole, by name.
+        columns: The columns of the table by name: probability, its error, coef, standard error, and
+            the ends of the 95 % interval.
+        facts: Facts about the posterior as a whole, by name.
         supports: The most probable supports, as names, and their probabilities.
     """
 
@@ -131,14 +131,14 @@ class PosteriorSummary:
         return feature_frame(self.names, self.columns)
 
     def __str__(self) -> str:
-        """The table, the most probable features first, then the facts and supports."""
+        """The table, with the most probable features first, then the facts and supports."""
         lines = [table_text(self._rows(), self.facts)]
         lines.append("most probable supports")
         lines += [f"  {share:.3f}  {who}" for who, share in self.supports]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """The summary as HTML, for notebooks."""
         notes = [f"Support of probability {share:.3f}: {who}" for who, share in self.supports]
         return page(self._rows(), self.facts, notes)
 
@@ -175,7 +175,7 @@ def _verdict(status: Status, steps: int) -> str:
 
 
 def on_host(result: Any, place: tuple[int, ...]) -> Any:
-    """One dataset's posterior in NumPy arrays, float64."""
+    """The posterior of one dataset in NumPy arrays of float64."""
 
     def taken(leaf: Any) -> np.ndarray:
         leaf = np.asarray(leaf)[place]
@@ -185,5 +185,5 @@ def on_host(result: Any, place: tuple[int, ...]) -> Any:
 
 
 def checked_level(level: Any) -> float:
-    """A probability between 0 and 1."""
+    """The level of an interval or set, checked to be a probability above 0."""
     return float(validate.number("level", level, float, low=0, high=1, open_low=True))

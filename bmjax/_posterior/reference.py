@@ -1,8 +1,9 @@
-"""Where y is not Gaussian, the squared errors by which its supports are found.
+"""The squared errors that find supports for a y that is not Gaussian.
 
-The likelihood is given slope and curvature at one point, the posterior's mode of a good support,
-and the posterior is first found as if the squared errors there were all: every flip of a support
-has a closed form then. What each support is truly worth, `laplace` says afterwards.
+The likelihood is replaced by squared errors with its slope and curvature at one point, the
+posterior's mode of a good support. The posterior of these is found first, since every flip of a
+support has a closed form then. `laplace` computes the evidence of each support by the likelihood
+itself afterwards.
 """
 
 from typing import NamedTuple
@@ -18,25 +19,25 @@ from bmjax._posterior.start import starting_support
 from bmjax._posterior.sums import Sums, basis_of, centred_columns, sums_of
 
 _ROUNDS = 8
-_SHORT = 1e-2  # way between predictors, on which the curvature hardly changes
-_LEAST_SHARE = 1e-3  # of ones, where all outcomes are the same
+_SHORT = 1e-2  # distance of predictors over which the curvature hardly changes
+_LEAST_SHARE = 1e-3  # of ones, if all outcomes are the same
 
 
 class Reference(NamedTuple):
     """The squared errors of a likelihood near one point.
 
     Attributes:
-        squared: These squared errors.
-        family: The distribution of y, all that it learns settled.
-        y: The target, less `level`.
-        level: What was taken off y.
+        squared: The squared errors.
+        family: The distribution of y, with its parameters fixed.
+        y: The target minus `level`.
+        level: The mean subtracted from y.
         counts: How often each row counts.
-        nuisance: The level and what else is always in, a row each.
-        columns: The features that may be in or not.
-        metric: See `Design`.
-        to_always: The way from the nuisance's effects to those of the features always in.
-        point: The mode of the best support, without its features.
-        separated: Whether the predictor there calls every outcome right.
+        nuisance: (r, n) the level and a basis of the features always in.
+        columns: (f, n) the features that may be in or out.
+        metric: (f, n) columns whose products are the prior's inverse covariance, see `Design`.
+        to_always: The matrix from the effects of the basis to those of the features always in.
+        point: The mode of the best support, without the effects of its features.
+        separated: Whether the predictor of the best support classifies every outcome correctly.
     """
 
     squared: Squared
@@ -52,7 +53,7 @@ class Reference(NamedTuple):
     separated: bool
 
     def design(self, features: np.ndarray) -> Design:
-        """The likelihood of some features."""
+        """The likelihood with some features, as a `Design`."""
         empty = np.zeros((1, len(self.y)))
         return Design(
             family=self.family,
@@ -67,7 +68,7 @@ class Reference(NamedTuple):
 
 
 def reference(family: Family, given: Given) -> Reference:
-    """The squared errors near the best support that rounds of search and climb find.
+    """The squared errors at the best support that rounds of search and maximisation find.
 
     Args:
         family: The distribution of y.
@@ -107,7 +108,7 @@ class _Place(NamedTuple):
 
 
 def _nowhere(family: Family, given: Given) -> _Place:
-    """Where nothing is known but the level."""
+    """The predictor and scale of the model without features."""
     n, share = len(given.y), float(given.counts @ given.y**2 / given.counts.sum())
     if family.has_units:
         square = 1 / given.precision if given.precision else max(share, 1e-300)
@@ -117,18 +118,18 @@ def _nowhere(family: Family, given: Given) -> _Place:
 
 
 def _inside(share: float) -> float:
-    """A share of ones that is neither zero nor one."""
+    """A share of ones kept away from zero and one."""
     return float(np.clip(share, _LEAST_SHARE, 1 - _LEAST_SHARE))
 
 
 def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
-    """The squared errors with slope and curvature of the likelihood at a place.
+    """The squared errors with the slope and curvature of the likelihood at a predictor.
 
     Args:
         family: The distribution of y.
-        given: The dataset, centred.
-        plain: Its own sums, of which the prior of effects is made.
-        at: The place.
+        given: The dataset, with columns and y centred.
+        plain: The sums of the dataset itself, which define the prior of the effects.
+        at: The predictor and scale.
     """
     problem = Problem(given.X.T, given.y, None, np.zeros(()), given.counts)
     nowhere = _nowhere(family, given)
@@ -167,10 +168,10 @@ def _near(family: Family, given: Given, plain: Sums, at: _Place) -> Reference:
 
 
 def _through(family: Family, y: np.ndarray, eta: np.ndarray, null: np.ndarray) -> Parabola:
-    """Parabolas that touch the log likelihood at a predictor and meet it where nothing is known.
+    """Parabolas tangent to the log likelihood at a predictor that meet it at the null predictor.
 
-    With the curvature at the predictor itself a support without the features that act would seem
-    to fit all but as well: where outcomes are all but certain the curvature is next to nothing.
+    With the curvature at the predictor itself, a support without the features that act would seem
+    to fit nearly as well, since the curvature is close to zero where outcomes are nearly certain.
     """
     one = np.ones(())
     slope, bend, _ = family.derivatives(y, eta)
@@ -182,7 +183,7 @@ def _through(family: Family, y: np.ndarray, eta: np.ndarray, null: np.ndarray) -
 
 
 def _climbed(near: Reference, support: np.ndarray, begin: Point) -> tuple[Point, _Place]:
-    """The mode of a support, its features left out, and its predictor."""
+    """The mode of a support, without the effects of its features, and its predictor."""
     features, lead = np.flatnonzero(support), 1 + len(near.nuisance)
     found = worths(near.design(features), *_slots(len(features)), begin)
     mode = found.mode[0]
@@ -191,7 +192,7 @@ def _climbed(near: Reference, support: np.ndarray, begin: Point) -> tuple[Point,
 
 
 def _separated(near: Reference, given: Given, support: np.ndarray, begin: Point) -> bool:
-    """Whether all outcomes are called right where the prior hardly bounds the effects."""
+    """Whether all outcomes are classified correctly under the widest prior of the effects."""
     features, widest = np.flatnonzero(support), float(near.squared.evidence.width[-1])
     begin = begin._replace(log_width=np.log(widest))
     mode = modes(near.design(features), *_slots(len(features)), begin)[0]
@@ -200,7 +201,7 @@ def _separated(near: Reference, given: Given, support: np.ndarray, begin: Point)
 
 
 def _slots(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The slots of one support that has all features, and effects to begin with."""
+    """The slots of one support that has all features, and effects of zero to start from."""
     return np.arange(size)[None], np.zeros((1, size))
 
 

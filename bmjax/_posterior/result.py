@@ -1,4 +1,4 @@
-"""What `posterior` returns."""
+"""`Posterior`, the result of `posterior`."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ from bmjax._results.names import Names, feature_names, in_order
 from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
 
-jax.tree_util.register_static(Names)  # so that a posterior with names is arrays alone, to JAX
+jax.tree_util.register_static(Names)  # so that the leaves of a posterior with names are arrays only
 
 
 class Mixture(NamedTuple):
-    """The posterior as a mixture of supports, over the features that any of them has.
+    """The posterior as a mixture of listed supports, over the u features that are in any of them.
 
     Attributes:
-        features: Numbers of these features; k where a place is empty.
-        probability: Of each support, the most probable first. Where there are more supports than
-            are listed, the others are missing from the sum if all were looked at; after chains
-            the last ones stand for them. Zero, and no features, where a place is empty.
-        inside: The features of each support.
+        features: Numbers of these features; k for an empty place.
+        probability: Probability of each support, the most probable first. If there are more
+            supports than are listed, the others are missing from the sum after enumeration, and are
+            represented by the last ones after chains. Zero, with no features, for an empty place.
+        inside: Whether each feature is in each support.
         mean: Mean of the effects given each support, zero where a feature is out.
-        deviation: Their standard deviation given each support.
-        covariance: Of the effects over all supports, the choice of support included.
-        correlation: Of the columns, less what is always in.
+        deviation: Standard deviation of the effects given each support.
+        covariance: Covariance of the effects over all supports, including the uncertainty of the
+            support.
+        correlation: Correlation of the columns after projection off the level and the features
+            always in.
         freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
 
     Example:
@@ -61,30 +63,32 @@ class Mixture(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """The posterior over supports: which features act, with what probability and effect.
+    """The posterior over supports: the probability and the average effect of each feature.
 
     After a call with several datasets every field has a leading axis.
 
     Attributes:
         probability: Probability that each feature acts; 1 for one that is always in.
-        probability_error: Its Monte Carlo standard error; 0 where all supports were looked at.
+        probability_error: Monte Carlo standard error of the probability; 0 if all supports were
+            evaluated.
         coef: Mean effect of each feature on y over the whole posterior, in units of y per unit of
             the feature. **Predict with this one.**
-        standard_errors: Standard deviation of each effect over the whole posterior, that it may be
-            zero included.
+        standard_errors: Standard deviation of each effect over the whole posterior, including the
+            mass at zero.
         intercept: Mean of y where every feature is zero; 0 if it is not fitted.
         center: Mean of each column if an intercept is fitted, else 0.
         level_variance: Variance of the level of y at the centre.
         noise_variance: Mean of the noise variance, in squared units of y.
-        size: Probability of 0, 1, 2, ... features, those that are always in not counted.
-        mixture: The supports.
-        unmasked: The features that are always in.
-        r_hat: Spread of the log posterior between chains and within: near 1 where they have mixed.
-        num_steps: Steps of each chain; 0 where all supports were looked at.
-        status: How it ended, a code of `Status`.
+        size: Probability of 0, 1, 2, ... features, not counting those that are always in.
+        mixture: The listed supports, and the effects given each.
+        unmasked: Whether each feature is always in.
+        r_hat: R-hat of the log posterior, which compares the spread between chains to that within:
+            near 1 if they have mixed.
+        num_steps: Number of steps of each chain; 0 if all supports were evaluated.
+        status: The code of `Status` with which it ended.
         family: The distribution of y given its predictor, `Logistic()` or `Student(degrees)` with
             the degrees of freedom learned; None for a Gaussian y.
-        names: Names of the features and of y, None where the data had none.
+        names: Names of the features and of y, None if the data had none.
 
     Example:
         >>> import bmjax
@@ -112,7 +116,7 @@ class Posterior(NamedTuple):
     names: Names | None = None
 
     def __repr__(self) -> str:
-        """What kind of posterior it is, without its arrays."""
+        """A summary in one line."""
         *batch, k = np.shape(self.coef)
         if batch:
             return f"Posterior({batch[0]} datasets, {k} features)"
@@ -121,17 +125,17 @@ class Posterior(NamedTuple):
         return f"Posterior({k} features, {likely} of them more probable than not, {status})"
 
     def _repr_html_(self) -> str | None:
-        """The summary as a table of a notebook."""
+        """The summary as an HTML table, for notebooks."""
         return self.summary()._repr_html_() if np.ndim(self.coef) == 1 else None
 
     @property
     def converged(self) -> Bool[Array, "*b"]:
-        """Whether all supports were looked at, or the chains agree (`Status.CONVERGED`)."""
+        """Whether all supports were evaluated, or the chains agree (`Status.CONVERGED`)."""
         return self.status == Status.CONVERGED
 
     @property
     def supports(self) -> Bool[np.ndarray, "*b t k"]:
-        """The most probable supports, of the probabilities `mixture.probability`."""
+        """The most probable supports, as booleans, with the probabilities `support_probability`."""
         k = np.shape(self.coef)[-1]
         inside = np.asarray(self.mixture.inside)
         features = np.asarray(self.mixture.features)
@@ -146,10 +150,11 @@ class Posterior(NamedTuple):
         return self.mixture.probability
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Intervals of the effects over the whole posterior, that they may be zero included.
+        """Intervals of the effects over the whole posterior, including the mass at zero.
 
-        From the (1 - level)/2 to the (1 + level)/2 quantile. An end is exactly zero where the mass
-        at zero lies across it; a feature of probability below (1 - level)/2 has both there.
+        They reach from the (1 - level)/2 to the (1 + level)/2 quantile. An end is exactly zero if
+        the quantile falls on the mass at zero; a feature of probability below (1 - level)/2 has
+        both ends there.
 
         Args:
             level: Probability that the interval holds the effect, between 0 and 1.
@@ -159,7 +164,7 @@ class Posterior(NamedTuple):
 
         Raises:
             TypeError: If level is not a number.
-            ValueError: If it is out of range.
+            ValueError: If level is out of range.
 
         Example:
             >>> lower, upper = bmjax.posterior(X, y, intercept=True).interval(0.9)
@@ -193,21 +198,23 @@ class Posterior(NamedTuple):
     def predict(self, X: Any, return_std: bool = False) -> jax.Array | tuple[jax.Array, jax.Array]:
         """The mean of y at new samples over the whole posterior, intercept + X @ coef.
 
-        Of a logistic posterior the probability that y is 1: the mean over the predictor's own
-        uncertainty, by MacKay's approximation of 1992.
+        For a logistic posterior, the probability that y is 1: the mean over the uncertainty of the
+        predictor, by MacKay's approximation ("The evidence framework applied to classification
+        networks", 1992).
 
         Args:
             X: (m, k) new samples; after several datasets (b, m, k), or (m, k) for all of them. The
-                columns of a frame are looked up by name if the posterior has names.
+                columns of a frame are matched by name if the posterior has names.
             return_std: Whether to return the standard deviation of y there as well: that of the
-                noise, the level and the effects, the choice of support included.
+                noise, the level and the effects, including the uncertainty of the support.
 
         Returns:
-            (m,) predictions, or (b, m); with `return_std` a pair of such.
+            (m,) predictions, or (b, m); with `return_std` a pair of predictions and standard
+            deviations.
 
         Raises:
             TypeError: If X is not an array of real numbers.
-            ValueError: If X has not as many columns as there are features or a value is not finite.
+            ValueError: If X does not have one column for each feature, or a value is not finite.
 
         Example:
             >>> mean, std = bmjax.posterior(X, y, intercept=True).predict(X, return_std=True)
@@ -237,11 +244,10 @@ class Posterior(NamedTuple):
         return mean, jnp.sqrt(noise[..., None] + variance)
 
     def select(self, fdr: float = 0.1) -> Bool[np.ndarray, "*b k"]:
-        """The largest set of features of which at most a share is expected not to act.
+        """The largest set of features of which at most a share of `fdr` is expected not to act.
 
-        The features in the order of their probabilities, as many as keep the mean of
-        1 - probability at or below `fdr`. Features that are always in are selected and do not
-        count.
+        Features are selected in the order of their probabilities, as long as the mean of 1 -
+        probability is at most `fdr`. Features that are always in are selected and do not count.
 
         Args:
             fdr: The share, at least 0 and below 1.
@@ -251,7 +257,7 @@ class Posterior(NamedTuple):
 
         Raises:
             TypeError: If fdr is not a number.
-            ValueError: If it is out of range.
+            ValueError: If fdr is out of range.
 
         Reference:
             Müller, Parmigiani, Robert and Rousseau, JASA 2004.
@@ -263,13 +269,14 @@ class Posterior(NamedTuple):
         return selected(np.asarray(self.probability, float), np.asarray(self.unmasked), share)
 
     def credible_sets(self, level: float = 0.95) -> list[tuple[tuple[int, ...], float]]:
-        """Groups of look-alikes, of each of which one acts with some probability.
+        """Sets of correlated features, in each of which at least one acts with a given probability.
 
-        Where columns say nearly the same, no single one of them may be probable although one of
-        them must act. A set is begun by the most probable feature that is in none yet, and takes
-        on those features correlated with it by .5 or more that raise the probability that any of
-        the set acts by most, until that is at least `level`. Sets that do not come that far are
-        not reported. As in SuSiE (Wang et al., 2020), but from the supports themselves.
+        If columns are nearly the same, no single one may be probable although one of them must act.
+        A set starts with the most probable feature that is in no set yet. Of the features whose
+        correlation with it is .5 or more in absolute value, it then takes those that most raise the
+        probability that any of the set acts, until that is at least `level`. Sets that do not reach
+        `level` are not reported. The idea is that of SuSiE (Wang et al., 2020), but computed from
+        the supports themselves.
 
         Args:
             level: Probability that at least one feature of a set acts, between 0 and 1.
@@ -280,7 +287,7 @@ class Posterior(NamedTuple):
 
         Raises:
             TypeError: If level is not a number.
-            ValueError: If it is out of range, or this is of several datasets.
+            ValueError: If level is out of range, or this is the posterior of several datasets.
 
         Example:
             >>> for members, probability in bmjax.posterior(X, y).credible_sets(0.9):
@@ -290,7 +297,7 @@ class Posterior(NamedTuple):
         return credible_sets(on_host(self, ()), checked_level(level))
 
     def raise_for_status(self) -> None:
-        """Do nothing if it ended well.
+        """Raise if the chains of a dataset do not agree or its data are not finite.
 
         Raises:
             RuntimeError: If the chains of some dataset do not agree, or the data are not finite.
@@ -314,7 +321,7 @@ class Posterior(NamedTuple):
             The summary; `print` it, or take its `to_pandas()`.
 
         Raises:
-            ValueError: If there are not k names, or this is of several datasets.
+            ValueError: If there are not k names, or this is the posterior of several datasets.
 
         Example:
             >>> print(bmjax.posterior(X, y, intercept=True).summary())
@@ -331,7 +338,7 @@ class Posterior(NamedTuple):
 
         Raises:
             ModuleNotFoundError: If pandas is not installed.
-            ValueError: If there are not k names, or this is of several datasets.
+            ValueError: If there are not k names, or this is the posterior of several datasets.
         """
         return self.summary(names).to_pandas()
 

@@ -1,9 +1,9 @@
-"""From squared errors to the likelihood: supports that were found, each by what it is worth.
+"""Reweighting of supports found by squared errors, by their evidence under the likelihood.
 
-Supports are found by squared errors that the likelihood has near one point. Each then counts by the
-ratio of its own evidence to that of the squared errors, as in importance sampling. What all steps
-say of each feature is corrected by the difference that this makes among the supports, so that
-chance among them enters only as far as the two evidences differ.
+Supports are found by squared errors that approximate the likelihood near one point. Each is then
+weighted by the ratio of its own evidence to that of the squared errors, as in importance sampling.
+The estimates for each feature from all steps are corrected by the change that this makes among the
+listed supports, so that the sampling error of these enters only as far as the two evidences differ.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ from bmjax._posterior.laplace import Worth, worths
 from bmjax._posterior.reference import Reference
 from bmjax._posterior.sampling import Plan
 
-_FEWEST, _MOST, _ROWS = 64, 4096, 2e7  # supports that are judged, and rows of all of them together
-_OF_CHAINS, _SHORTER = 0.7, 0.6  # of the error allowed, at first and each time it is not enough
-_STEEPEST = 3.0  # tilt of the prior of sizes, in nats a feature
-_NEGLIGIBLE = 1e-7  # probability, where all supports were looked at, that is not worth a climb
+_FEWEST, _MOST, _ROWS = 64, 4096, 2e7  # limits of the supports judged, and of their rows
+_OF_CHAINS, _SHORTER = 0.7, 0.6  # shares of the allowed error, at first and then
+_STEEPEST = 3.0  # largest tilt of the prior of sizes, in nats a feature
+_NEGLIGIBLE = 1e-7  # total probability, after enumeration, of supports not worth a climb
 
 
 class _Supports(NamedTuple):
-    """Supports of at most m of u features, each judged by the likelihood.
+    """Supports of at most m of u features, with their evidence by the likelihood.
 
     Attributes:
-        inside: (t, u) their features.
-        slots: (t, m) numbers of the same, u in empty slots.
-        worth: What each is worth, effects by slot.
-        share: (t,) of each, one in all.
+        inside: (t, u) whether each feature is in each support.
+        slots: (t, m) numbers of the features of each support, u in empty slots.
+        worth: Evidence and moments of each support, effects by slot.
+        share: (t,) probability of each support, with a sum of one.
     """
 
     inside: np.ndarray
@@ -57,21 +57,21 @@ class _Supports(NamedTuple):
 
 
 def judged(rows: int) -> int:
-    """How many supports are judged by the likelihood of some rows."""
+    """The number of supports that are judged by the likelihood, given the number of rows."""
     return int(np.clip(_ROWS // rows, _FEWEST, _MOST))
 
 
 def chains_reweighted(
     near: Reference, words: list[int], plan: Plan, count: int, report: Callable[[int], None]
 ) -> Found:
-    """What chains find of a dataset by squared errors, by the likelihood.
+    """The posterior of a dataset by chains on squared errors, reweighted by the likelihood.
 
     Args:
         near: The squared errors, and the likelihood.
-        words: Numbers that the draws depend on.
-        plan: How long to sample.
-        count: Most supports to list.
-        report: Is told of steps made.
+        words: The integers that seed the draws.
+        plan: The number of chains and the rule that ends them.
+        count: Largest number of supports to list.
+        report: A function that is called with the number of steps made.
     """
     fewest = plan._replace(max_steps=0)
     pilot = found_by_chains(*near.squared, words, fewest, count, report)
@@ -92,13 +92,13 @@ def chains_reweighted(
 
 
 def _tilted(found: Found, worth: Worth, near: Reference) -> Squared:
-    """Squared errors with a prior of sizes by which they come closer to the likelihood.
+    """The squared errors with a prior of sizes tilted to bring them closer to the likelihood.
 
-    By squared errors made at one point, features beyond those that act fit better than they do.
+    Squared errors at one point overrate the fit of features beyond those that act.
 
     Args:
-        found: What a few steps of chains find by squared errors.
-        worth: What its supports are worth by the likelihood.
+        found: The posterior by a few steps of chains on squared errors.
+        worth: The evidence of its supports by the likelihood.
         near: The squared errors.
     """
     good = np.isfinite(worth.log)
@@ -113,16 +113,16 @@ def _tilted(found: Found, worth: Worth, near: Reference) -> Squared:
 
 
 def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> Found:
-    """What was found by squared errors, by the likelihood.
+    """The posterior found by squared errors, reweighted by the likelihood.
 
     Args:
-        found: What was found, effects in units of the sums.
+        found: The posterior by squared errors, effects in units of the sums.
         near: The squared errors, and the likelihood.
-        count: Most supports to list.
-        tolerance: Monte Carlo error of a probability that is small enough.
+        count: Largest number of supports to list.
+        tolerance: Largest allowed Monte Carlo error of a probability.
 
     Returns:
-        The same, effects in units of y per unit of a column of the sums.
+        The posterior, effects in units of y per unit of a column of the sums.
     """
     every, unit = found.by_chain is None, near.squared.sums.y_scale
     if every:
@@ -138,7 +138,7 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
     variance = np.diagonal(worth.covariance, axis1=1, axis2=2)[:, lead:]
     spread = np.sqrt(np.maximum(here.by_feature(variance), 0))
     probability = _probability(found, times)
-    # The mean of the effect given that a feature acts, or by squared errors if no support has it.
+    # The mean effect given that a feature acts, by squared errors if no listed support has it.
     relative = probability / np.maximum(found.probability, 1e-300)
     coef = found.coef * unit * relative
     square = (found.coef**2 + found.deviation**2) * unit**2 * relative
@@ -178,22 +178,23 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
 
 
 def _truncated(ratio: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Ratios of supports that chance has led to, none so large that it alone decides.
+    """The ratios of sampled supports, truncated so that no single one dominates.
 
     Reference:
         Ionides, "Truncated importance sampling", Journal of Computational and Graphical Statistics
-        2008: at most the root of their number times their mean.
+        2008: a ratio is at most the square root of their number times their mean.
     """
     few = np.minimum(ratio, np.sqrt(len(ratio)))
     return few * (weight.sum() / (weight @ few))
 
 
 def _probability(found: Found, ratio: np.ndarray) -> np.ndarray:
-    """Of each feature: its odds by squared errors, times the ratio of evidence with and without it.
+    """The probability of each feature: its odds by squared errors times a ratio of mean ratios.
 
     Args:
-        found: What was found by squared errors.
-        ratio: Of evidence, of each support.
+        found: The posterior by squared errors.
+        ratio: The ratio of evidences of each support; the odds are multiplied by its mean over the
+            supports with the feature over that without.
     """
     weight, inside = found.weight, found.inside
 
@@ -209,10 +210,10 @@ def _probability(found: Found, ratio: np.ndarray) -> np.ndarray:
 
 
 def _error(found: Found, ratio: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """Monte Carlo errors of the probabilities, those of the ratios of evidence among them."""
+    """Monte Carlo errors of the probabilities, including those of the reweighting."""
     assert found.by_chain is not None
     away = found.inside - probability[found.features]
-    changes = (found.by_chain * (ratio - 1)[:, None]).T @ away  # of each chain
+    changes = (found.by_chain * (ratio - 1)[:, None]).T @ away  # by chain
     error = np.array(found.error)
     variance = np.var(changes, axis=0, ddof=1) / len(changes)
     error[found.features] = np.sqrt(error[found.features] ** 2 + variance)
@@ -220,20 +221,20 @@ def _error(found: Found, ratio: np.ndarray, probability: np.ndarray) -> np.ndarr
 
 
 def _first(found: Found, count: int) -> Found:
-    """With the first of its supports alone."""
+    """The posterior with only the first of its supports."""
     return _at(found, np.arange(min(count, len(found.weight))))
 
 
 def _at(found: Found, places: np.ndarray) -> Found:
-    """With some of its supports."""
+    """The posterior with some of its supports."""
     of_each = ("weight", "inside", "mean", "spread", "log")
     return found._replace(**{name: getattr(found, name)[places] for name in of_each})
 
 
 def _ratio(found: Found, worth: Worth) -> np.ndarray:
-    """Of evidence by the likelihood to that by squared errors, one in the mean of the supports.
+    """Ratios of evidence by the likelihood to that by squared errors, with a weighted mean of one.
 
-    A support that could not be judged gets the median.
+    A support whose evidence is not finite gets the median.
     """
     log = worth.log - found.log
     good = np.isfinite(log)
@@ -243,10 +244,10 @@ def _ratio(found: Found, worth: Worth) -> np.ndarray:
 
 
 def _judged(found: Found, near: Reference) -> tuple[np.ndarray, Worth]:
-    """The slots of each support, and what it is worth."""
+    """The slots of each support, and its evidence and moments."""
     u, sizes = len(found.features), found.inside.sum(axis=1)
     m = int(sizes.max(initial=1))
-    # The features of each support first, in order; all empty slots behind.
+    # The features of each support come first, in order; empty slots come last.
     slots = np.argsort(~found.inside, axis=1, kind="stable")[:, :m]
     effects = np.take_along_axis(found.mean, slots, axis=1)
     used = np.arange(m) < sizes[:, None]
@@ -269,7 +270,7 @@ def _covariance(here: _Supports, lead: int) -> np.ndarray:
 
 
 def _held(here: _Supports, near: Reference) -> Held:
-    """The effects of the level and of what is always in."""
+    """The effects of the level and of the features always in."""
     lead, share = len(near.nuisance), here.share
     mean, covariance = here.worth.mean, here.worth.covariance
     average = share @ mean[:, :lead]

@@ -1,4 +1,4 @@
-"""The posterior over supports of many features: chains side by side until they agree."""
+"""The posterior over supports of many features: chains run side by side until they agree."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,20 +18,20 @@ from bmjax._runtime import ladder
 from bmjax._runtime.programs import PROGRAMS
 from bmjax._runtime.threads import Settings, cores
 
-GROUP = 8  # chains that move side by side, on one core
-STEPS = 256  # of a round, after which the chains are compared
-_FEWEST = 4  # rounds
-BURN = 4  # a quarter of the rounds is left out
+GROUP = 8  # chains that run side by side on one core
+STEPS = 256  # steps in a round, after which the chains are compared
+_FEWEST = 4  # least number of rounds
+BURN = 4  # a quarter of the rounds is left out as burn-in
 
 
 class Width(NamedTuple):
-    """How many features the chains of wide data move among at a time.
+    """The sizes of working sets for the chains of wide data.
 
     Attributes:
-        every: Features up to which all of them are.
-        core: How many always are.
-        least: How many are in all, if few are in the support.
-        spare: More than twice the size of the support.
+        every: With up to this many features, all are in the working set.
+        core: Number of features in the core, which are always in the set.
+        least: Least number of features in the set.
+        spare: Number of features in the set beyond twice the size of the support.
     """
 
     every: int
@@ -42,17 +42,17 @@ class Width(NamedTuple):
 
 _WIDE = Width(every=96, core=64, least=96, spare=48)
 _SEEN_ANEW = tuple(4**i for i in range(10))
-_LEAST_DOUBT = 0.05  # of a feature whose probability seems to be zero or one
-_ROOM = 0.8  # of the working set that a support may fill
+_LEAST_DOUBT = 0.05  # for a feature whose probability seems to be zero or one
+_ROOM = 0.8  # share of the working set that a support may fill
 
 
 class Plan(NamedTuple):
-    """How long to sample.
+    """The number of chains and the rule that ends them.
 
     Attributes:
         chains: Number of chains, a multiple of eight.
-        tolerance: Monte Carlo error of a probability that is small enough.
-        max_steps: Most steps of a chain.
+        tolerance: Largest allowed Monte Carlo error of a probability.
+        max_steps: Largest number of steps of a chain.
     """
 
     chains: int
@@ -68,15 +68,15 @@ def sampled(
     plan: Plan,
     report: Callable[[int], None],
 ) -> Kept:
-    """The chains of a dataset, once they agree.
+    """Run the chains of a dataset until they agree; return their record.
 
     Args:
-        sums: The dataset.
-        evidence: How to judge a support.
-        most: Largest support.
-        words: Numbers that the draws depend on.
-        plan: How long to sample.
-        report: Is told of steps made.
+        sums: The sums of the dataset.
+        evidence: The evidence that judges a support.
+        most: Size of the largest support.
+        words: The integers that seed the draws.
+        plan: The number of chains and the rule that ends them.
+        report: A function that is called with the number of steps made.
     """
     f = len(sums.columns)
     generator = np.random.default_rng([*words, 1])
@@ -87,7 +87,7 @@ def sampled(
         most = min(most, int(_ROOM * width))
     else:
         width = ladder.features(f)
-    # Sizes up to one length, so that few shapes are compiled.
+    # Padded to the width, so that few shapes are compiled.
     log_size = np.full(width + 1, -np.inf)
     log_size[: most + 1] = evidence.log_size[: most + 1]
     evidence = evidence._replace(log_size=log_size)
@@ -127,7 +127,7 @@ def _keys(words: list[int], rounds: int, chains: int) -> Any:
 def _dispersed(
     generator: np.random.Generator, begin: np.ndarray, chains: int, most: int
 ) -> np.ndarray:
-    """Where chains begin: half of them at a good support, the others far from it."""
+    """The starting supports: a good support for half of the chains, far from it for the others."""
     f, size = len(begin), max(int(begin.sum()), 2)
     supports = np.repeat(begin[None], chains, axis=0)
     for c in range(chains // 2):
@@ -138,7 +138,7 @@ def _dispersed(
 
 
 class _Run:
-    """The chains of one dataset at work."""
+    """The running chains of one dataset."""
 
     def __init__(
         self,
@@ -171,9 +171,9 @@ class _Run:
             self.slope = np.pad(sums.columns @ sums.target, (0, width - f))
 
     def round(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
-        """One round of all chains; where they are after it."""
-        # Pairs are tried most where the chains are in doubt, as far as is known: seen anew after
-        # 1, 4, 16, ... rounds, so ever more seldom, which is what lets the chains settle.
+        """Run one round of all chains; return their supports after it."""
+        # Pairs are tried most often at features of uncertain probability. The estimate is renewed
+        # after 1, 4, 16, ... rounds, so ever more seldom, which the chains need to converge.
         if kept.tallies and len(kept.tallies) in _SEEN_ANEW:
             p = agreement(kept, len(kept.tallies) // 2).probability
             self.anchors = np.sqrt(p * (1 - p)) + _LEAST_DOUBT
@@ -217,7 +217,7 @@ class _Run:
             return jax.tree.map(np.asarray, found)
 
         around, fits = _joined(in_groups(look))
-        # While the chains are on their way the core is what fits in best; then it stays.
+        # In the first rounds the core holds the features that fit in best; then it stays fixed.
         if self.rounds < 2 * _FEWEST:
             best = np.max(fits, axis=0) + 10.0 * supports.any(axis=0)
             self.score = np.maximum(self.score, best)
@@ -253,8 +253,8 @@ class _Run:
         ):
             old[row, sets] = np.where(elsewhere, old[row, sets], new)
         kept.add(full, visits, visits.inside, sets)
-        # A state at a time drawn from the second half: at the time of a jump the chain is more
-        # often than not where it is restless.
+        # The state is taken at a random time in the second half: at the time of a jump, a chain is
+        # most often in a support that it leaves quickly.
         late = visits.hold[:, STEPS // 2 :]
         sums = np.cumsum(late, axis=1)
         draw = self.generator.random(chains) * sums[:, -1]
@@ -264,7 +264,7 @@ class _Run:
         return after
 
     def _within(self, supports: np.ndarray) -> np.ndarray:
-        """Supports that fit into a working set beside a new core, some features left out if not."""
+        """Supports cut by dropping random features to fit into a working set beside a new core."""
         supports = np.array(supports)
         room = self.width - self.number
         for own in supports:
@@ -280,5 +280,5 @@ def _filled(gram: np.ndarray, width: int) -> np.ndarray:
 
 
 def _joined(parts: list[Any]) -> Any:
-    """What groups of chains came to, as one."""
+    """The results of groups of chains, concatenated."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

@@ -1,4 +1,4 @@
-"""The base of the estimators by `bmjax.posterior`: parameters, the call, what it leaves behind."""
+"""The base of estimators by `bmjax.posterior`: parameters, the call, and fitted attributes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORDS = {
 
 
 class PosteriorSelector(LinearSelector):
-    """A linear model averaged over supports; see the estimators of `bmjax.sklearn`."""
+    """A linear model averaged over supports, the base of estimators of `bmjax.sklearn`."""
 
     coef_: NDArray[np.floating]
     intercept_: float
@@ -52,7 +52,7 @@ class PosteriorSelector(LinearSelector):
         max_steps: int = 20_000,
         random_state: int = 0,
     ) -> None:
-        """Store the parameters as they are; `fit` checks them."""
+        """Store the parameters unchanged; `fit` checks them."""
         self.fit_intercept = fit_intercept
         self.fdr = fdr
         self.unmasked = unmasked
@@ -63,7 +63,7 @@ class PosteriorSelector(LinearSelector):
         self.random_state = random_state
 
     def _encoded(self, X: Any) -> Any:
-        """X as it is: a posterior is of single columns."""
+        """X unchanged; categories are refused, since a posterior is of single columns."""
         if encoding_of(X) is not None:
             raise ValueError(
                 "X has a column of categories, of which a posterior would judge each level alone. "
@@ -82,7 +82,7 @@ class PosteriorSelector(LinearSelector):
     ) -> None:
         """Find the posterior of checked data; `others` are options of `bmjax.posterior`."""
         seed = validate.count("random_state", self.random_state, low=0)
-        # Draws included, rows given once with a weight and rows repeated give the same.
+        # So a row with a weight and the row repeated give equal results, even equal draws.
         rows, counts = distinct_rows(X, y, sample_weight)
         with jax.enable_x64(True):  # JAX would take float64 for float32
             found = posterior(

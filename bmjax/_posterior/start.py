@@ -1,4 +1,4 @@
-"""Where chains begin: at the best support that a search by drops, additions and exchanges finds."""
+"""The start of the chains: the best support that a search by single moves finds."""
 
 import math
 
@@ -15,12 +15,12 @@ _MOST_MOVES = 500
 
 
 def starting_support(sums: Sums, evidence: Evidence, most: int) -> tuple[np.ndarray, float]:
-    """A good support, and the least share of y'y that any may leave.
+    """A good support, and a lower limit of the share of y'y that any support leaves.
 
     Args:
-        sums: The dataset.
-        evidence: How supports are judged, of which the known noise is used.
-        most: Largest support.
+        sums: The sums of the dataset.
+        evidence: The evidence that judges supports; only its known noise is used.
+        most: Size of the largest support.
     """
     f, n = sums.columns.shape
     if most == 0:

@@ -1,4 +1,4 @@
-"""A dataset as the posterior sees it: projected, of unit length, in float64 on the host.
+"""The sums of a dataset for its posterior: columns projected and scaled, in float64 on the host.
 
 The level of y and the features that are always in have flat priors, so they are projected out of y
 and of all other columns. The rest is scaled to unit length, so that one threshold of rank serves
@@ -11,31 +11,31 @@ import numpy as np
 
 from bmjax._model.problem import DUST
 
-# A column that features that are always in explain but for this share of its length is theirs.
+# A column counts as explained by those always in if they leave this share of its length or less.
 _EXPLAINED = 1e-7
-# The same of y, of which nothing but rounding is left.
+# The share of the length of y below which the rest of it is rounding.
 _ROUNDING = 1e-13
 
 
 class Sums(NamedTuple):
-    """One dataset.
+    """The projected and scaled columns and target of one dataset.
 
     Attributes:
-        columns: The features that may be in or not, a row each, of unit length; zero where a
-            column is constant or a combination of those that are always in.
-        target: y, of unit length; zero where it is explained already.
-        free: Numbers of these features.
-        always: Numbers of the features that are always in.
-        scale: The length of each column that may be in or not, 1 where it is zero.
-        y_scale: The length of y; 0 where what is projected out leaves nothing of it.
-        center: What was taken off each of all k columns.
-        y_center: What was taken off y.
-        samples: Sum of the weights.
-        freedom: The same less what is projected out.
-        rows: Distinct rows that count, less what is projected out.
-        along: (p, f) coefficients of the columns, in units of the user, on those always in.
-        y_along: (p,) the same of y.
-        own: (p, p) inverse of the products of those always in.
+        columns: (f, n) the features that may be in or out, with unit length; zero for a column that
+            is constant or a combination of those always in.
+        target: (n,) y, with unit length; zero if those always in explain it.
+        free: (f,) numbers of these features.
+        always: (p,) numbers of the features that are always in.
+        scale: (f,) length of each projected column, 1 where it is zero.
+        y_scale: Length of the projected y; 0 if the projection leaves nothing of it.
+        center: (k,) the mean subtracted from each column.
+        y_center: The mean subtracted from y.
+        samples: Sum of the weights of the rows.
+        freedom: Sum of the weights minus the number of directions projected out.
+        rows: Number of rows of weight above zero minus the number of directions projected out.
+        along: (p, f) coefficients of the columns on those always in, in the user's units.
+        y_along: (p,) coefficients of y on those always in, in the user's units.
+        own: (p, p) inverse of the products of the columns always in.
     """
 
     columns: np.ndarray
@@ -69,11 +69,11 @@ def sums_of(
         y: (n,) target.
         sample_weights: (n,) how often each row counts; a row of weight zero may hold anything.
         intercept: Whether the level of y is free.
-        always: (k,) which features are always in.
+        always: (k,) whether each feature is always in.
     """
     counts = np.ones(len(y)) if sample_weights is None else np.asarray(sample_weights, float)
     present = counts > 0
-    # What is left of a constant column is rounding, of the type that the numbers came in.
+    # What remains of a constant column is rounding, in the type that the numbers came in.
     of_X, of_y = _dust(X), _dust(y)
     counts = counts[present]
     whole = slice(None) if present.all() else present
@@ -123,13 +123,13 @@ def sums_of(
 def basis_of(
     X: np.ndarray, counts: np.ndarray, sums: Sums, always: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that span the features always in, and the way from their effects to those of features.
+    """A basis of the features always in, and the matrix from effects of the basis to theirs.
 
     Args:
         X: (n, k) features.
         counts: (n,) how often each row counts, above zero.
-        sums: Their sums.
-        always: (k,) which features are always in.
+        sums: The sums of the dataset.
+        always: (k,) whether each feature is always in.
     """
     root = np.sqrt(counts)
     kept = (X[:, always] - sums.center[always]).T * root
@@ -140,9 +140,9 @@ def basis_of(
 def centred_columns(
     X: np.ndarray, counts: np.ndarray, *, intercept: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(n, k) features less their means if the level is free, in float64, and these.
+    """Features (n, k) in float64, minus their means if the level is free, and the means.
 
-    Constant columns are zero, whatever rounding leaves of them in the type they came in.
+    Constant columns are exactly zero, also if they are constant but for rounding.
 
     Args:
         X: (n, k) features.
@@ -162,9 +162,9 @@ def _dust(values: np.ndarray) -> float:
 
 
 def _centred(values: np.ndarray, counts: np.ndarray, dust: float) -> tuple[np.ndarray, np.ndarray]:
-    """Values less their means, and these; constant ones are zero, whatever rounding leaves."""
+    """Values minus the mean of each row, and the means; rows that are constant become zero."""
     center = np.zeros(len(values))
-    for _ in range(2):  # the second round takes out the rounding of the first
+    for _ in range(2):  # the second round removes the rounding error of the first
         mean = values @ (counts / counts.sum())
         values = values - mean[:, None]
         center += mean
@@ -174,14 +174,14 @@ def _centred(values: np.ndarray, counts: np.ndarray, dust: float) -> tuple[np.nd
 
 
 def _lengths(values: np.ndarray) -> np.ndarray:
-    """Lengths of rows whose squares may be out of range."""
+    """The lengths of rows, without overflow or underflow of squares."""
     largest = np.max(np.abs(values), axis=1, initial=0)
     safe = np.where(largest > 0, largest, 1)
     return safe * np.sqrt(np.sum((values / safe[:, None]) ** 2, axis=1))
 
 
 def _basis(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """An orthonormal basis of some rows, the way from it to their coefficients, and its square."""
+    """An orthonormal basis of some rows, the matrix A from it to their coefficients, and A A'."""
     if not len(kept):
         return np.zeros((kept.shape[1], 0)), np.zeros((0, 0)), np.zeros((0, 0))
     length = _lengths(kept)

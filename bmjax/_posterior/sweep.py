@@ -1,11 +1,12 @@
-"""Least squares on a support as a swept matrix, in which every flip and every pair has a formula.
+"""Least squares on a support as a swept matrix, with closed forms of every flip and pair.
 
-The products of all columns and y, swept on the columns of a support S (Goodnight, 1979), hold all
-that a move needs: with V = (X_S'X_S)^-1 the block of S is -V, its rows beside it are V X_S'X and
-the coefficients, and the rest is what S leaves of the other columns and of y. Whatever is in and
-whatever is out, to flip j takes a_j^2 / A_jj off the square of the residual, a being the column of
-y; and to flip j and l takes off (a_j, a_l) B^-1 (a_j, a_l)', B the two by two block of A. So two
-additions, two drops and an exchange are one formula, and one update of rank two.
+The products of all columns and y, swept on the columns of a support S (Goodnight, 1979), form a
+matrix A that has all that a move needs: with V = (X_S'X_S)^-1 the block of S is -V, the other
+entries of its rows are V X_S'X and the coefficients, and the rest are the products of the parts of
+the other columns and of y that S leaves unexplained. Whether features are in or out, a flip of j
+lowers ||residual||^2 by a_j^2 / A_jj, with a the column of y; a flip of j and l lowers it by (a_j,
+a_l) B^-1 (a_j, a_l)', with B the two by two block of A. So two additions, two drops and an exchange
+have one formula, and one update of rank two.
 """
 
 from typing import Any, NamedTuple
@@ -19,14 +20,15 @@ from bmjax._runtime.backend import Array
 
 
 class Edge(NamedTuple):
-    """What is read most of a swept matrix.
+    """The entries of a swept matrix that are read most: its diagonal and its column of y.
 
     Attributes:
-        own: Its diagonal: what a column that is out has left of its own, or -V of one that is in.
-        slope: Its column of y: X'residual of a column that is out, the effect of one that is in.
+        own: The diagonal: the unexplained squared length of a column that is out, -V_jj of one that
+            is in.
+        slope: The column of y: X'residual of a column that is out, the effect of one that is in.
         square: ||residual||^2.
-        inside: The features that are in.
-        size: How many.
+        inside: Whether each feature is in.
+        size: Number of features that are in.
     """
 
     own: Float[Array, " w"]
@@ -37,12 +39,12 @@ class Edge(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What a move to each of w features leads to.
+    """The outcomes of a move at each of w features.
 
     Attributes:
         square: ||residual||^2 after the move.
-        possible: Whether it leads to a support of full rank that is not too large.
-        size: The number of features after it; that before where it is not possible.
+        possible: Whether the move leads to a support of full rank that is not too large.
+        size: The number of features after the move; that before it if the move is not possible.
     """
 
     square: Float[Array, " w"]
@@ -51,13 +53,13 @@ class Moves(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A flip of one or two features as vectors, a matrix of rank four.
+    """A flip of one or two features, as a scaling and four rank-one terms of the matrix.
 
     Attributes:
-        keep: Zero where a feature is flipped, else one.
-        left: Of the rank-one terms, a row each.
-        right: The same.
-        inside: The features that are in afterwards.
+        keep: Zero for a flipped feature, else one; scales rows and columns.
+        left: Left vectors of the rank-one terms.
+        right: Right vectors of the rank-one terms.
+        inside: Whether each feature is in after the flip.
     """
 
     keep: Float[Array, " v"]
@@ -66,18 +68,18 @@ class Update(NamedTuple):
     inside: Bool[Array, " w"]
 
     def row(self, matrix: Float[Array, "v v"], i: Int[Array, ""]) -> Float[Array, " v"]:
-        """One row of the matrix after it."""
+        """One row of the matrix after the flip."""
         return self.keep[i] * self.keep * matrix[i] + self.left[:, i] @ self.right
 
     def matrix(self, matrix: Float[Array, "v v"]) -> Float[Array, "v v"]:
-        """The matrix after it."""
+        """The matrix after the flip."""
         new = self.keep[:, None] * self.keep[None, :] * matrix
         for left, right in zip(self.left, self.right, strict=True):
             new = new + left[:, None] * right[None, :]
         return new
 
     def edge(self, edge: Edge) -> Edge:
-        """The edge of the matrix after it."""
+        """The edge of the matrix after the flip."""
         w = len(self.inside)
         own = self.keep[:w] ** 2 * edge.own + jnp.sum(self.left * self.right, axis=0)[:w]
         last = self.left[:, w] @ self.right
@@ -91,7 +93,7 @@ class Update(NamedTuple):
 
 
 def augmented(gram: Float[Array, "w w"], slope: Float[Array, " w"]) -> Float[Array, "v v"]:
-    """The matrix of the products of columns and of a y of unit length, not yet swept."""
+    """The matrix of the products of columns and a unit-length y, not yet swept."""
     one = jnp.ones((1, 1), gram.dtype)
     return jnp.block([[gram, slope[:, None]], [slope[None, :], one]])
 
@@ -111,19 +113,19 @@ def update(
     both: Array,
     go: Array,
 ) -> Update:
-    """The flip of a feature, or of two.
+    """The update for the flip of one feature, or of two.
 
     With P the features flipped, R the rows of the matrix at P, B its block and s = 1 for a feature
-    that goes in and -1 for one that goes out: rows become s B^-1 R, the block -s B^-1 s, and all
-    else is less R'B^-1 R.
+    that goes in and -1 for one that goes out: the rows become s B^-1 R, the block becomes -s B^-1
+    s, and R'B^-1 R is subtracted from the rest.
 
     Args:
         matrix: The swept matrix.
-        inside: The features that are in.
-        first: A feature.
-        second: Another.
-        both: Whether to flip the second too.
-        go: Whether to flip any at all.
+        inside: Whether each feature is in.
+        first: The number of a feature.
+        second: The number of another feature.
+        both: Whether to flip the second as well.
+        go: Whether to flip any.
     """
     v, dtype = len(matrix), matrix.dtype
     index = jnp.arange(v, dtype=jnp.int32)
@@ -166,7 +168,7 @@ def no_update(inside: Bool[Array, " w"], dtype: Any) -> Update:
 def swept_to(
     matrix: Float[Array, "v v"], wanted: Bool[Array, " w"]
 ) -> tuple[Float[Array, "v v"], Bool[Array, " w"]]:
-    """The matrix swept on a support, and the features that did go in.
+    """The matrix swept on a support, and whether each feature has entered.
 
     A feature that is a combination of those before it is left out.
     """
@@ -183,7 +185,7 @@ def swept_to(
 
 
 def after_flip(edge: Edge, most: Array) -> Moves:
-    """What every single flip leads to."""
+    """The outcomes of every single flip."""
     possible = edge.inside | ((edge.own > RANK) & (edge.size < most))
     gone = edge.slope**2 / jnp.where(possible, edge.own, 1)
     size = edge.size + jnp.where(edge.inside, -1, 1)
@@ -191,18 +193,18 @@ def after_flip(edge: Edge, most: Array) -> Moves:
 
 
 def after_pair(edge: Edge, row: Float[Array, " w"], most: Array, anchor: Int[Array, ""]) -> Moves:
-    """What a flip of one feature together with every other leads to.
+    """The outcomes of a flip of one feature, the anchor, together with each other feature.
 
     Args:
-        edge: Of the swept matrix.
-        row: The row of the one feature.
-        most: Largest support.
-        anchor: The one feature.
+        edge: The edge of the swept matrix.
+        row: The row of the anchor in the swept matrix.
+        most: Size of the largest support.
+        anchor: The number of the anchor.
     """
     own, slope, inside = edge.own, edge.slope, edge.inside
     own_a, slope_a, in_a = own[anchor], slope[anchor], inside[anchor]
     det = own_a * own - row**2
-    # What the column that goes in last still has of its own, once the other one is flipped.
+    # The unexplained squared length of the column that enters last, once the other is flipped.
     last = det / jnp.where(in_a, own_a, jnp.where(own == 0, 1, own))
     free = jnp.where(in_a ^ inside, last, jnp.minimum(jnp.minimum(own, own_a), last))
     possible = jnp.where(in_a & inside, det > 0, free > RANK)

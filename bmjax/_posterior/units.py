@@ -1,4 +1,4 @@
-"""What was found of a dataset, in the user's units and over all its features."""
+"""Conversion of a posterior to the user's units, over all features."""
 
 import jax
 import numpy as np
@@ -10,10 +10,10 @@ from bmjax._posterior.sums import Sums
 
 
 def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
-    """What was found of a dataset in the user's units, all its features in order."""
+    """The posterior of a dataset in the user's units, over all its features in order."""
     k = len(sums.center)
     free, always = sums.free, sums.always
-    union = found.features  # of those that may be in or not
+    union = found.features  # numbers among those that may be in or out
     held, unit, noise = found.held, 1.0, found.noise
     if held is None:
         unit, noise = sums.y_scale, found.noise * sums.y_scale**2
@@ -30,7 +30,7 @@ def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
     coef[always] = held.coef - sums.along @ coef[free]
     to_user = ratio[union]
     inner = found.covariance * to_user[:, None] * to_user[None, :]
-    # Effects of what is always in move against those that stand in for it.
+    # Effects of features always in are lowered by those of the features that they explain in part.
     own, cross = len(union), held.cross * to_user
     joint = np.block([[inner, cross.T], [cross, held.covariance]])
     way = np.eye(len(joint))
@@ -45,7 +45,7 @@ def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
     columns = sums.columns[union]
     bad = np.isnan(sums.y_scale)
     status = Status.NON_FINITE if bad else found.status
-    if found.held is None and sums.y_scale == 0:  # there is nothing left to explain
+    if found.held is None and sums.y_scale == 0:  # nothing is left to explain
         status = Status.EXACT_FIT
     mixture = Mixture(
         features=np.concatenate([free[union], always]).astype(np.int32),
@@ -79,7 +79,7 @@ def in_units(found: Found, sums: Sums, intercept: bool) -> Posterior:
 
 
 def stacked(parts: list[Posterior], k: int) -> Posterior:
-    """Several datasets as one, what differs in length filled up."""
+    """The posteriors of several datasets stacked, padded where they differ in length."""
 
     def joined(*leaves: np.ndarray) -> np.ndarray:
         shape = [max(lengths) for lengths in zip(*(leaf.shape for leaf in leaves), strict=True)]

@@ -1,10 +1,10 @@
-"""The few of many features that a chain moves among for a while.
+"""Working sets: the few of many features that a chain moves among for a round.
 
-All that are in belong to it, so do the promising ones, the core, which never change, and the rest
-are drawn at random. Given the support, all sets with as many at random are equally likely; so to
-move within the set as if it were a part of the state leaves the posterior as it is, if the
-probability of the set given the support counts too, and in the course of time every feature has
-its turn. X'X is only ever formed for the set.
+A working set holds the features of the support, the promising features (the core, which is fixed),
+and others drawn at random. Given the support, all sets with the same number of random features are
+equally likely. So moves within the set, with the set as a part of the state, leave the posterior
+invariant if the probability of the set given the support is taken into account, and over time every
+feature has its turn. X'X is formed only for the set.
 """
 
 import jax
@@ -25,13 +25,13 @@ def drawn(
     core: Bool[np.ndarray, " f"],
     width: int,
 ) -> np.ndarray:
-    """A working set for a support: numbers of `width` features, in order.
+    """Draw a working set for a support: the numbers of `width` features, in order.
 
     Args:
-        generator: Where chance comes from.
-        support: The features that are in.
-        core: Those that are always in the set.
-        width: How many features it has.
+        generator: The random generator.
+        support: Whether each feature is in the support.
+        core: Whether each feature is always in the set.
+        width: Number of features in the set.
     """
     certain = support | core
     others = np.flatnonzero(~certain)
@@ -41,13 +41,13 @@ def drawn(
 
 
 def log_chance(k: int, core: int, width: int, sizes: int) -> np.ndarray:
-    """Logarithm of the probability of a working set, by how many features beside the core are in.
+    """Log probability of a working set, by the number of features outside the core in the support.
 
     Args:
         k: Number of features.
-        core: How many of them are always in the set.
-        width: How many features it has.
-        sizes: How many sizes to list.
+        core: Number of features that are always in the set.
+        width: Number of features in the set.
+        sizes: Number of sizes to list.
     """
     s = np.arange(sizes, dtype=float)
     many, few = k - core - s, np.maximum(width - core - s, 0)
@@ -67,17 +67,17 @@ def round_of_steps(  # noqa: PLR0913 - what differs by chain
     *,
     steps: int,
 ) -> tuple[Bool[Array, "c w"], Tally, Visits]:
-    """Some chains some steps on, all computed anew from the sums.
+    """Advance some chains by some steps, after recomputing their matrices from the sums.
 
     Args:
         gram: X'X of the working sets, or of all features.
         slope: X'y.
-        inside: Where the chains are.
-        ground: What they have in common.
-        elsewhere: Which features are in each working set by chance.
+        inside: The supports of the chains.
+        ground: The data that the chains share.
+        elsewhere: Whether each feature of a working set was drawn at random.
         anchors: Weights that the anchors of pairs are drawn by.
-        keys: A random key for each.
-        steps: How many steps.
+        keys: A random key for each chain.
+        steps: Number of steps.
     """
 
     def one(
@@ -104,17 +104,18 @@ def at_large(
     slots: Int[Array, "c m"],
     ground: Ground,
 ) -> tuple[Tally, Float[Array, "c f"]]:
-    """All features given the supports of some chains, and how well each would fit in.
+    """The sums over all features at the supports of some chains, and the gain of each feature.
 
     Args:
         columns: The features, of unit length.
         target: y, of unit length.
         slots: The support of each chain, f in empty slots.
-        ground: What they have in common.
+        ground: The data that the chains share.
 
     Returns:
-        What `advanced` sums up, for a time of one; and for each feature the most that its addition
-        or its exchange for one that is in takes off the residual's square.
+        The sums of `advanced`, for a time of one; and for each feature the largest drop of
+        ||residual||^2 by its addition or its exchange for one that is in, relative to
+        ||residual||^2.
     """
     f = len(columns)
 
@@ -139,7 +140,7 @@ def at_large(
             inside=jnp.zeros(f, bool).at[place].set(True, mode="drop"),
             size=jnp.sum(inside, dtype=jnp.int32),
         )
-        # The closed form of an exchange: what is left of the column once the other is out.
+        # The closed form of an exchange, from the part of the column left once the other is out.
         safe = jnp.where(inside, variance, 1)
         then_free = free[:, None] + reach**2 / safe[None, :]
         then_slope = slope[:, None] + reach * (effect / safe)[None, :]
