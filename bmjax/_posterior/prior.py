@@ -10,11 +10,11 @@ serves every g. Both g and r are shared by all features and all supports and are
 are learned.
 
 g: p(g) = (1 + g/10)^(-3/2) / 20, the hyper-g prior of Liang et al. (2008) with its scale between
-their 1 and n. r: uniform in (0, 1/2], and with probability .03 in (1/2, 1). A rate above 1/2
-favours features in the support: with a small g idle features are then cheap, and a rate uniform in
-(0, 1) keeps too many of them if half of the features act (F1 of pruning .82 instead of .88 on the
-paper's design). The .03 is for data in which nearly all features act, which then outweigh this
-prior.
+their 1 and n.
+r: uniform in (0, 1/2], and with probability .03 in (1/2, 1). A rate above 1/2 favours features in
+the support: with a small g idle features are then cheap, and a rate uniform in (0, 1) keeps too
+many of them if half of the features act (F1 of pruning .82 instead of .88 on the paper's design).
+The .03 is for data in which nearly all features act, which then outweigh this prior.
 """
 
 from typing import NamedTuple

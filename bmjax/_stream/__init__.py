@@ -1,1 +1,1 @@
-"""`fit_stream`: the fit of data that are read in blocks."""
+"""`fit_stream`: fits of data that are read in blocks."""

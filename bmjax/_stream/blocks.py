@@ -1,4 +1,4 @@
-"""The rows of a dataset too large for memory, block by block, as often as they are asked for."""
+"""The rows of a dataset too large for memory, read block by block in every pass."""
 
 import mmap
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from bmjax._checks import inputs
 from bmjax._results.names import names_of
 
-# A block and its masks fit into the cache of a core.
+# Size of a block, so that it and its masks fit into the cache of a core.
 _BLOCK_BYTES = 2**20
 
 
 class Block(NamedTuple):
-    """Some rows, filled up to a fixed number with rows that count zero times.
+    """Some rows, padded to a fixed number with rows of weight zero.
 
     Attributes:
         X: Features, samples in rows.
@@ -29,15 +29,15 @@ class Block(NamedTuple):
 
 
 class Blocks:
-    """A source, checked as it is read; `k` is its number of features, `names` theirs or None.
+    """A source of rows, checked as it is read, with `k` features whose `names` may be None.
 
     Args:
-        source: As for `fit_stream`.
-        block_rows: Rows of a block, or None for a few MB of them.
+        source: The argument `blocks` of `fit_stream`.
+        block_rows: Number of rows in a block, or None for 1 MiB of them.
 
     Raises:
         TypeError: If the source can be read only once, or is of another kind.
-        ValueError: If there is no block, or the first does not fit.
+        ValueError: If there is no block, or the first is not valid.
     """
 
     def __init__(self, source: Any, block_rows: int | None):
@@ -64,11 +64,11 @@ class Blocks:
             self.block_rows = max(_BLOCK_BYTES // (self.k * 8), 16)
 
     def __iter__(self) -> Iterator[Block]:
-        """All rows, in blocks of one size.
+        """Yield all rows, in blocks of one size.
 
         Raises:
             TypeError: If a block is not one of arrays of real numbers.
-            ValueError: If a block does not fit to the others or holds a value that is not finite.
+            ValueError: If a block does not match the others or holds a value that is not finite.
         """
         for number, given in enumerate(self._read()):
             block = _checked(given, number)
@@ -89,10 +89,10 @@ class Blocks:
 
 
 def _read_once(source: Any) -> bool:
-    """Whether a source is used up by reading it.
+    """Whether a source can be read only once.
 
     Raises:
-        TypeError: If it cannot be read at all.
+        TypeError: If the source cannot be read at all.
     """
     if callable(source):
         return False
@@ -118,14 +118,14 @@ def _slices(arrays: tuple[Any, ...], rows: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _let_go(array: Any) -> None:
-    """Take what was read of a memory map out of the process; it stays in the system's cache."""
+    """Release the pages read of a memory map from the process; they stay in the system's cache."""
     pages = getattr(array, "_mmap", None)
     if pages is not None and array.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
         pages.madvise(mmap.MADV_DONTNEED)
 
 
 def _checked(given: Any, number: int) -> Block:
-    """A block in float64, rows that count zero times cleared."""
+    """A block in float64, with rows of weight zero set to zero."""
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise TypeError(
             f"block {number} is {type(given).__name__}; give pairs (X, y) or triples with "

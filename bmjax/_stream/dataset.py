@@ -1,4 +1,4 @@
-"""A dataset in blocks as a whole: where its fits start, the best of them, what is reported."""
+"""A dataset in blocks: the starts of its fits, the best of them, and its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def best_streamed(
     plan: Plan,
     with_uncertainty: bool,
 ) -> Result:
-    """The best of all starts and moves, in the units that the fit is made in."""
+    """The result of the best of all starts and moves, in the units of the fit."""
     k, family = len(passes.largest) - 1, passes.family
     raw = passes.plain(np.zeros(k))
     totals = _totals(passes, options, raw)
@@ -53,7 +53,7 @@ def best_streamed(
 
 
 class _Rows(NamedTuple):
-    """The rows of a stream as a refit asks for them."""
+    """The `Likelihood` of a stream."""
 
     passes: Passes
     totals: Totals
@@ -75,7 +75,7 @@ class _Rows(NamedTuple):
 
 
 def best_by_rounds(passes: Passes, totals: Totals, rule: Criterion) -> Subset:
-    """The best subset of a stream whose y is not Gaussian."""
+    """The best subset of a stream whose y is not Gaussian, by repeated searches."""
     data = _Rows(passes, totals)
 
     def find(best: Subset) -> tuple[Array, Array]:
@@ -94,7 +94,7 @@ def best_by_rounds(passes: Passes, totals: Totals, rule: Criterion) -> Subset:
 
 
 def _totals(passes: Passes, options: Options, raw: Squares) -> Totals:
-    """What the dataset comes to as a whole."""
+    """The totals of the dataset."""
     n, k = raw.samples, len(raw.anchor)
     unmasked = np.zeros(k, bool)
     if options.unmasked is not None:
@@ -121,7 +121,7 @@ def _points(
     sums: Squares,
     found: Subset | None,
 ) -> Point:
-    """Where the starts are, those from the best subset first, as for `fit`."""
+    """The starts, those from the best subset first, as for `fit`."""
     n, k = totals.num_samples, len(sums.anchor)
     points = []
     if plan.sparse:
@@ -149,7 +149,7 @@ def _uncertainty(
     state, family = end.outcome.state, passes.family
     covariance = gram / totals.num_samples - np.outer(passes.mean, passes.mean)
     spread = np.sqrt(np.maximum(np.diagonal(covariance), 0))
-    # What is left of a constant column is rounding.
+    # The spread of a constant column is rounding.
     spread = np.where(spread > DUST * np.finfo(spread.dtype).eps * np.abs(passes.mean), spread, 0)
     unit = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0)
     correlation = np.clip(covariance * unit[:, None] * unit[None, :], -1, 1)

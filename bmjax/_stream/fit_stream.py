@@ -1,7 +1,7 @@
-"""`fit_stream`: a dataset too large for memory, fitted from the sums that passes over it leave.
+"""`fit_stream`: fits of a dataset too large for memory, from the sums of passes over its rows.
 
 Starts, moves and their order are those of `fit`, and so are the M step, the extrapolation and the
-verdict. All of it runs here on the host, since it sees only k and k x k numbers.
+verdict. All of this runs on the host, since it works on k and k x k numbers only.
 """
 
 from __future__ import annotations
@@ -35,36 +35,37 @@ def fit_stream(
     block_rows: int | None = None,
     **options: Unpack[FitOptions],
 ) -> Result:
-    """Fit a dataset that does not fit into memory, as `fit` fits one that does.
+    """Fit a dataset that is too large for memory, as `fit` fits one in memory.
 
-    Rows are read block by block, once for every iteration, and nothing that grows with their
-    number is kept. The optimum is the one that `fit` finds, unless the masks of a sample have more
-    than one resting place: here they come from the inclusion rates each time, there from where
-    they were. Always by the default solver, and in float64 whatever the type of the rows and JAX's
-    setting: of sums over so many samples float32 has little left. On a CPU all cores work, a block
-    each. `family` may be any whose numbers are given: `Student(None)`, which learns its degrees of
+    Rows are read block by block, once for every iteration, and nothing that grows with their number
+    is kept. The optimum is that of `fit`, unless the masks of a sample have more than one fixed
+    point: here they start from the inclusion rates each time, in `fit` from their last values. The
+    solver is always the default one, in float64 whatever the type of the rows and JAX's setting,
+    since float32 loses the digits of sums over so many samples. On a CPU all cores work, each on a
+    block. `family` may be any with given parameters: `Student(None)`, which learns its degrees of
     freedom, is refused.
 
     Args:
         blocks: The rows. A tuple of arrays on disk, (X, y) or (X, y, sample_weights), such as
             `numpy.memmap` or HDF5 datasets, which are read in slices; or blocks of rows as such
-            tuples: a list, any other iterable that can be read again and again, or a function
-            that returns an iterator over them, the same rows each time. All of k features;
-            blocks may differ in length. There have to be more rows than features.
+            tuples: a list, any other iterable that can be read again and again, or a function that
+            returns an iterator over them, the same rows each time. All have k features; blocks may
+            differ in length. There must be more rows than features.
         options: The options of a fit, by name. An iteration is a pass over the rows; three more
             come before the first, and one after every fit. Where `family` is not Gaussian, the
             search before the first takes some twenty, and two come after every fit.
         uncertainty: As for `fit`.
-        block_rows: Rows worked on at a time, by each core. Default: 1 MiB of them, as float64.
+        block_rows: Number of rows that each core works on at a time. Default: 1 MiB of them, as
+            float64.
 
     Returns:
-        The fitted model, as from `fit`.
+        The fitted model, a `Result` as from `fit`.
 
     Raises:
         TypeError: If an argument has the wrong type, or the blocks can be read only once.
-        ValueError: If a block does not fit to the others or holds a value that is not finite (the
-            message says which block), there are no more rows than features, or an option is out
-            of range.
+        ValueError: If a block does not match the others or holds a value that is not finite (the
+            message names the block), there are no more rows than features, or an option is out of
+            range.
 
     Example:
         >>> import bmjax
@@ -93,4 +94,4 @@ def fit_stream(
             result = best_streamed(passes, numbers, solver, plan, wanted)
             result = leave(frame, passes.units, result, np)
     result = named(result, source.names)
-    return jax.tree.map(jnp.asarray, result)  # in the type that the caller's JAX has
+    return jax.tree.map(jnp.asarray, result)  # in the type that the caller's setting of JAX has

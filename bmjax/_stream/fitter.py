@@ -1,4 +1,4 @@
-"""One dataset in blocks: how it is fitted from a start, and moved on from an end."""
+"""A dataset in blocks: its fit from a start, and the moves from its end."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from bmjax._stream.passes import LOCAL, MaskedPass, Passes
 
 
 class _Step(NamedTuple):
-    """An EM iteration.
+    """The outcome of an EM iteration.
 
     Attributes:
         state: The state after it.
-        bound: Its bound.
-        separated: Whether the state before it calls every sample right.
+        bound: The lower bound at this state.
+        separated: Whether the state before it classifies every sample correctly.
     """
 
     state: State
@@ -40,7 +40,7 @@ class _Step(NamedTuple):
 
 
 def _m_step(totals: Totals, before: State, passed: MaskedPass, active: Bool[Array, " k"]) -> _Step:
-    """The M step over some features, at the masks that a pass has found."""
+    """The M step over the active features, at the masks that a pass has found."""
     totals = totals_at(totals, passed)
     sums, n = passed.sums, totals.num_samples
     state = weights_and_rates(totals, before, sums, active)
@@ -53,7 +53,7 @@ def _m_step(totals: Totals, before: State, passed: MaskedPass, active: Bool[Arra
 
 
 def totals_at(totals: Totals, passed: MaskedPass) -> Totals:
-    """The totals of the squared errors near the likelihood that a pass has been about."""
+    """The totals of the squared errors near the likelihood that a pass has used."""
     if passed.rows is None:
         return totals
     n = totals.num_samples
@@ -70,12 +70,12 @@ def _beyond(solver: Accelerated, carry: AcceleratedCarry, first: State, second: 
 
 
 class _Lane(NamedTuple):
-    """A fit on its way.
+    """A fit that is running.
 
     Attributes:
-        carry: What the solver carries.
-        monitor: What the stopping rule remembers.
-        num_steps: Cycles made.
+        carry: The carry of the solver.
+        monitor: The memory of the stopping rule.
+        num_steps: Number of cycles made.
         status: The verdict so far.
     """
 
@@ -123,7 +123,7 @@ def _begun(
     state: State,
     most_steps: Int[Array, ""],
 ) -> _Lane:
-    """A fit before its first cycle."""
+    """The lane before its first cycle."""
     carry = solver.carry_at(state, jnp.zeros(0))
     sizes = jnp.sqrt(jnp.append(totals.mean_squares, totals.target_square))
     nothing, no = ~jnp.any(state.active), jnp.asarray(False)
@@ -134,12 +134,12 @@ def _begun(
 
 
 class _There(NamedTuple):
-    """What is known of the end of a fit.
+    """Sums and totals at the end of a fit.
 
     Attributes:
-        totals: Those of the squared errors that touch the likelihood there.
-        near: Those of the squared errors with its curvature.
-        around: The sums of the latter.
+        totals: Totals of the squared errors that touch the likelihood at the end.
+        near: Totals of the squared errors with the curvature of the likelihood.
+        around: The sums of the latter squared errors.
     """
 
     totals: Totals
@@ -148,13 +148,13 @@ class _There(NamedTuple):
 
 
 class Streamed:
-    """A dataset that is read block by block, to be fitted from its starts.
+    """The `Fitter` of a dataset that is read block by block.
 
     Args:
         passes: The passes over its rows.
-        totals: What it comes to as a whole.
-        options: What was asked.
-        solver: How to step.
+        totals: The totals of the dataset.
+        options: The options, in the units of the fit.
+        solver: The solver, which makes the steps.
     """
 
     def __init__(
@@ -165,13 +165,13 @@ class Streamed:
         self._passes, self._tolerance, self._solver = passes, options.tolerance, solver
 
     def start(self, point: Point, features: Int[Array, " k"]) -> State:
-        """The state before the first step from a point; masks are found by the first pass."""
+        """The state before the first step from a point; the first pass finds its masks."""
         del features
         can_explain = (self.totals.mean_squares > 0) & (self.totals.target_square > 0)
         return state_of(point, can_explain, self.totals.maskable, 0)
 
     def fit(self, state: State, features: Int[Array, " k"], used: Int[Array, ""]) -> End:
-        """The end of the fit from a state; one more pass finds the sums there, for the moves."""
+        """The end of the fit from a state, with the sums there for the moves, by one more pass."""
         solver, totals = self._solver, self.totals
         most_steps = np.asarray((self.max_steps - used) // solver.iterations, np.int32)
         lane = _begun(solver, totals, self._passes.largest, state, most_steps)
@@ -183,7 +183,7 @@ class Streamed:
             lane = _advance(solver, totals, self._tolerance, most_steps, lane, cycle)
         lane = jax.device_get(lane)
         state, steps = lane.carry.state, lane.num_steps * solver.iterations
-        while True:  # each time round prunes a feature
+        while True:  # each further round prunes a feature
             passed = self._passes.masked(state)
             active = self._survivors(state, passed)
             if (active == state.active).all():
@@ -208,13 +208,13 @@ class Streamed:
         return End(outcome, features, extra=there)
 
     def score(self, rule: Criterion, end: End) -> Float[Array, ""]:
-        """The score of a finished fit; -inf where it has none."""
+        """The score of a finished fit; -inf for a fit that cannot be ranked."""
         return score_of(rule, end.extra.totals, end.outcome)
 
     def move(
         self, rule: Criterion, end: End, rate: Float[Array, ""], rank: Int[Array, ""]
     ) -> tuple[State, Int[Array, " k"], Float[Array, ""]]:
-        """The state after the best single move from an end, its features, and the rise."""
+        """The state after the best single move from an end, its features, and the score's rise."""
         there = end.extra
         return best_move(there.near, rule, end.outcome.state, there.around, rate, rank)
 

@@ -1,9 +1,10 @@
-"""Passes over the rows of a dataset that memory does not hold, each leaving sums over samples.
+"""Passes over the rows of a dataset too large for memory; each returns sums over samples.
 
-Given the parameters, the masks of a sample depend on that sample alone. So they need not be kept:
-every pass finds them anew, by sweeps from the inclusion rates until they rest, and leaves sums of
-k and k x k numbers. All in float64: of a sum over ten million samples float32 has little left.
-Where y is not Gaussian, each sample's parabola touches its likelihood anew before every sweep.
+Given the parameters, the masks of a sample depend on that sample only. So they are not kept: every
+pass computes them again, by sweeps from the inclusion rates until they are at rest, and returns
+sums of k and k x k numbers. All is in float64, since float32 loses the digits of a sum over ten
+million samples. If y is not Gaussian, each sample's parabola is made to touch its likelihood before
+every sweep.
 """
 
 from collections import deque
@@ -33,17 +34,17 @@ from bmjax._stream.blocks import Block, Blocks
 
 T = TypeVar("T")
 
-# The masks of a block rest when the last sweep has moved no residual by more than this part of the
-# noise level; or after so many sweeps.
+# The masks of a block are at rest if the last sweep has moved no residual by more than this share
+# of the noise level; there are at most this many sweeps.
 _REST, _MOST_SWEEPS = 1e-4, 100
 
 
 class _Level(NamedTuple):
-    """Sums over samples of the data as they are.
+    """Sums over samples of the data as given.
 
     Attributes:
-        samples: Number of samples.
-        rows: Number of rows that count.
+        samples: Number of samples, the sum of the weights.
+        rows: Number of rows of weight above zero.
         x: Sum of each feature.
         y: Sum of the target.
     """
@@ -55,7 +56,7 @@ class _Level(NamedTuple):
 
 
 class _Plain(NamedTuple):
-    """Sums over samples without masks, y less what an anchor explains.
+    """Sums over samples without masks, with the residual of an anchor.
 
     Attributes:
         gram: X'X.
@@ -71,12 +72,12 @@ class _Plain(NamedTuple):
 class MaskedPass(NamedTuple):
     """Sums over samples at masks that a pass has found.
 
-    Features that are pruned are taken as never masked, for the sake of moves.
+    Pruned features count as never masked, as the moves require.
 
     Attributes:
-        sums: Those that an M step needs.
-        entropy: Sum of the masks' entropies.
-        rows: What else the parabolas of another family leave; None for the Gaussian.
+        sums: The sums that an M step needs.
+        entropy: Sum of the entropies of the masks of each feature.
+        rows: Further sums for a family with parabolas; None for the Gaussian.
     """
 
     sums: MaskedSums
@@ -88,10 +89,11 @@ class ByRows(NamedTuple):
     """Sums over samples of the squared errors near a likelihood.
 
     Attributes:
-        squares: Of each feature.
-        target_square: Of the target.
-        log_base: What the log likelihood has beside the Gaussian's; zero where they cross it.
-        mixed: How many blocks hold a sample that the effects call wrong.
+        squares: Sum of squares of each feature.
+        target_square: Sum of squares of the target.
+        log_base: The log likelihood minus that of the Gaussian problem; zero for parabolas that
+            cross it.
+        mixed: Number of blocks with a sample that the effects classify wrongly.
     """
 
     squares: Any
@@ -101,31 +103,31 @@ class ByRows(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Sums over samples at some weights.
+    """Sums over samples at each of c weights.
 
     Attributes:
-        log_likelihood: Of each.
-        mixed: How many blocks hold a sample that they call wrong.
+        log_likelihood: The log likelihood of each.
+        mixed: Number of blocks with a sample that each classifies wrongly.
     """
 
     log_likelihood: Any
     mixed: Any
 
 
-# Which parabolas masked sums are of: those below the likelihood, those with its curvature under the
-# masks, or those with its curvature where the masks are summed out.
+# The parabolas that masked sums use: those below the likelihood, those with its curvature under the
+# masks, or those with its curvature with the masks summed out.
 TOUCHING, LOCAL, INFORMED = "touching", "local", "informed"
 
 
 class Passes:
-    """The passes over the rows, in the frame that the fit is made in.
+    """The passes over the rows, in the units of the fit.
 
     Attributes:
         family: The distribution of y, None for the Gaussian.
-        units: The way back to the user's units.
-        intercept: Whether a feature of ones is the last one.
-        samples, rows: Number of samples, and of rows that count.
-        mean, y_mean: Mean of each feature, with that of ones, and of the target.
+        units: The centres and scales that convert a fit to the user's units.
+        intercept: Whether the last feature is one of ones.
+        samples, rows: Number of samples, and of rows of weight above zero.
+        mean, y_mean: Mean of each feature, including the feature of ones, and of the target.
         largest: Largest absolute value of each feature, and of the target.
     """
 
@@ -173,26 +175,26 @@ class Passes:
         )
 
     def plain(self, anchor: Float[Array, " k"]) -> Squares:
-        """The sums around an anchor without masks."""
+        """The sums around an anchor, without masks."""
         sums = self._total(partial(_plain_sums, anchor=anchor))
         return Squares(sums.gram, anchor, sums.slope, sums.square, np.asarray(self.samples))
 
     def near(self, weights: Float[Array, " k"], noise: Float[Array, ""]) -> Squares:
-        """The squared errors with slope and curvature of the likelihood at weights."""
+        """The squared errors with the slope and curvature of the likelihood at some weights."""
         sums = self._total(partial(_near_sums, self.family, weights, noise))
         return Squares(sums.gram, weights, sums.slope, sums.square, np.asarray(self.samples))
 
     def values(self, weights: Float[Array, "c k"], noise: Float[Array, ""]) -> Values:
-        """The log likelihood of some weights, without masks."""
+        """The log likelihood at each of some weights, without masks."""
         return self._total(partial(_values, self.family, weights, noise))
 
     def masked(self, state: State, kind: str = TOUCHING) -> MaskedPass:
-        """The sums at the masks that rest where the parameters of a state hold them."""
+        """The sums at the masks that are at rest given the parameters of a state."""
         samples = np.asarray(self.samples)
         return self._total(partial(_masked_sums, self.family, state, samples, kind=kind))
 
     def _total(self, sums: Callable[[Block], T]) -> T:
-        """What a function of a block comes to in all, added in the order of the blocks."""
+        """The sum of a function over all blocks, added in their order."""
         workers = cores() if jax.default_backend() == "cpu" else 1
         inherited, total = Settings.here(), cast(Any, None)
 
@@ -207,14 +209,14 @@ class Passes:
             waiting: deque[Future[Any]] = deque()
             for block in self._source:
                 waiting.append(pool.submit(work, block))
-                if len(waiting) > workers:  # no more in memory than are worked on, and one
+                if len(waiting) > workers:  # at most one block more in memory than workers
                     total = add(waiting.popleft().result())
             for future in waiting:
                 total = add(future.result())
         return total
 
     def _framed(self, block: Block) -> Block:
-        """A block with what the frame asks for."""
+        """A block in the units of the fit: centred, with the feature of ones."""
         if not self.intercept:
             return block
         here = (block.counts > 0)[:, None]
@@ -249,7 +251,7 @@ def _around(data: Problem, anchor: Float[Array, " k"]) -> _Plain:
 
 
 def _near(data: Problem, family: Any, mean: Array, noise: Array) -> Problem:
-    """The rows of the squared errors near the likelihood of predictors that are known."""
+    """The rows of the squared errors near the likelihood, at given predictors."""
     return by_rows(data, family.local(data, mean, jnp.zeros_like(mean), noise))
 
 
@@ -267,7 +269,7 @@ def _masked_sums(
     family: Any, state: State, samples: Float[Array, ""], block: Block, *, kind: str
 ) -> MaskedPass:
     data, offset = _rows(block, family), mask_offset(state, samples)
-    # In units of the noise level: what a sweep moves the residuals by, and their rounding.
+    # The moves of the residuals by a sweep, and their rounding, are in units of the noise level.
     unit = jnp.sqrt(state.noise_precision)
     rounding = 16 * jnp.finfo(data.dtype).eps * jnp.max(jnp.abs(data.y)) * unit
     rest = jnp.maximum(jnp.asarray(_REST, data.dtype), rounding)
