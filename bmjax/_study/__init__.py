@@ -1,1 +1,1 @@
-"""Monte Carlo studies: many simulated datasets, timed, kept and gone on with."""
+"""Monte Carlo studies: methods on many simulated datasets, with times and checkpoints."""

@@ -1,7 +1,7 @@
-"""A study on disk, chunk by chunk, so that a killed process loses no more than the chunk it was at.
+"""A study on disk, chunk by chunk, so that a killed process loses its last chunk at most.
 
-A folder with `settings.json` and a file for each finished chunk, each there whole or not at all.
-Of several processes the first writes and all read, from a folder that all see.
+It is a folder with `settings.json` and a file for each finished chunk, each written whole or not at
+all. Of several processes the first writes and all read, from a folder that all see.
 """
 
 import io
@@ -21,20 +21,20 @@ _SETTINGS = "settings.json"
 
 
 def open_checkpoint(path: str | os.PathLike[str], settings: dict[str, Any]) -> "Checkpoint":
-    """The checkpoint in a folder, by all processes at once.
+    """Open the checkpoint in a folder, from all processes at once.
 
     Args:
-        path: The folder, made if it is not there.
-        settings: What the results depend on, by name; strings and numbers.
+        path: The folder, created if it does not exist.
+        settings: Everything that the results depend on, by name; strings and numbers.
 
     Raises:
-        ValueError: As `Checkpoint`, or if the processes do not see the same folder.
-        OSError: If it cannot be read or written.
+        ValueError: As for `Checkpoint`, or if the processes do not see the same folder.
+        OSError: If the folder cannot be read or written.
     """
     if jax.process_count() == 1:
         return Checkpoint(path, settings)
-    # The first makes it, and whatever is wrong with it the others find out by themselves: none of
-    # them may be left waiting for another.
+    # The first process creates it, and the others find any error by themselves: no process may be
+    # left waiting for another.
     opened = failure = None
     for turn in (True, False):
         if (jax.process_index() == 0) == turn:
@@ -59,18 +59,18 @@ class Checkpoint:
     """The finished chunks of one study.
 
     Args:
-        path: The folder, made if it is not there.
-        settings: What the results depend on, by name; strings and numbers.
+        path: The folder, created if it does not exist.
+        settings: Everything that the results depend on, by name; strings and numbers.
 
     Raises:
-        ValueError: If the folder holds something else, a study of other settings (the message names
-            the first that differs) or damaged settings.
-        OSError: If it cannot be read or written.
+        ValueError: If the folder holds something else, a study with other settings (the message
+            names the first that differs) or damaged settings.
+        OSError: If the folder cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]):
         self._folder = Path(path)
-        # Through JSON, so that what is compared is what a file can hold.
+        # Through JSON, so that values are compared as a file holds them.
         settings = json.loads(json.dumps(settings))
         self._folder.mkdir(parents=True, exist_ok=True)
         place = self._folder / _SETTINGS
@@ -87,11 +87,11 @@ class Checkpoint:
 
     @property
     def num_chunks(self) -> int:
-        """Finished chunks in the folder."""
+        """The number of finished chunks in the folder."""
         return len(list(self._folder.glob("chunk_*.npz")))
 
     def load(self, begin: int) -> dict[str, np.ndarray] | None:
-        """The arrays of the chunk that begins with a dataset, or None if it is not there.
+        """The arrays of the chunk whose first dataset has a given number, or None if it is missing.
 
         Raises:
             ValueError: If the file is damaged; the message names it.
@@ -101,7 +101,7 @@ class Checkpoint:
             return None
         try:
             content = io.BytesIO(place.read_bytes())
-            with np.load(content, allow_pickle=False) as arrays:  # checks a sum of every array
+            with np.load(content, allow_pickle=False) as arrays:  # verifies checksums
                 return dict(arrays)
         except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise ValueError(
@@ -110,10 +110,11 @@ class Checkpoint:
             ) from error
 
     def save(self, begin: int, arrays: dict[str, np.ndarray]) -> None:
-        """Keep a finished chunk; it is on the disk when this returns, in the first process.
+        """Store a finished chunk, in the first process; it is on the disk when this returns.
 
         Raises:
-            OSError: If it cannot be written, such as on a full disk; what was there stays.
+            OSError: If it cannot be written, such as on a full disk; existing files are then
+                unchanged.
         """
         if jax.process_index() > 0:
             return

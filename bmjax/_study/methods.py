@@ -1,4 +1,4 @@
-"""The methods of a study and the datasets that they are given, checked."""
+"""Checks of the methods of a study and of the datasets that they are given."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bmjax.simulate import Dataset
 
 @dataclass(frozen=True)
 class Method:
-    """A function that takes data in another way than a plain one; see `batched` and `on_host`.
+    """A function with the form in which it takes data; see `batched` and `on_host`.
 
     Attributes:
         function: The function.
-        takes: What it is given at a time.
+        takes: The data that it is given in one call.
     """
 
     function: Callable[..., Any]
@@ -30,14 +30,14 @@ def batched(function: Callable[..., Any]) -> Method:
     """A method for `monte_carlo` that takes a whole batch at a time, such as `bmjax.fit_batch`.
 
     Args:
-        function: From X (b, n, k) and y (b, n), JAX arrays, to a result whose fields have the
-            axis b in front. It is not compiled, and may compile what it likes.
+        function: A function from X (b, n, k) and y (b, n), JAX arrays, to a result whose fields
+            have the axis b in front. It is not compiled, but may itself call compiled functions.
 
     Returns:
         The method.
 
     Raises:
-        TypeError: If it is not a function.
+        TypeError: If `function` is not callable.
 
     Example:
         >>> import jax
@@ -54,14 +54,14 @@ def on_host(function: Callable[..., Any]) -> Method:
     """A method for `monte_carlo` that takes NumPy arrays, such as one of scikit-learn's.
 
     Args:
-        function: From X (n, k) and y (n,), NumPy arrays, to a result. It is called for one
-            dataset after another.
+        function: A function from X (n, k) and y (n,), NumPy arrays, to a result. It is called for
+            one dataset after another.
 
     Returns:
         The method.
 
     Raises:
-        TypeError: If it is not a function.
+        TypeError: If `function` is not callable.
 
     Example:
         >>> import jax
@@ -99,7 +99,7 @@ def checked_function(name: str, value: Any) -> Callable[..., Any]:
 
 
 def as_dataset(data: Any) -> Dataset:
-    """What a simulation returned, as a dataset."""
+    """The value that a simulation returned, as a `Dataset`."""
     if isinstance(data, Dataset):
         return data
     if not isinstance(data, tuple | list) or len(data) != 3:
@@ -112,11 +112,11 @@ def as_dataset(data: Any) -> Dataset:
         )
     names = ("X of simulate", "y of simulate", "coef of simulate")
     arrays = (floating_array(name, value) for name, value in zip(names, data, strict=True))
-    return Dataset(*map(jnp.asarray, arrays), noise_precision=jnp.zeros(()))  # not made use of
+    return Dataset(*map(jnp.asarray, arrays), noise_precision=jnp.zeros(()))  # not used
 
 
 def dataset_shapes(simulate: Callable[[jax.Array], Dataset], key: jax.Array) -> Dataset:
-    """Shapes and types of a dataset, found by tracing."""
+    """The shapes and types of a dataset, found by tracing."""
     try:
         jax.eval_shape(lambda: jax.random.fold_in(key, 0))
     except (TypeError, ValueError) as error:

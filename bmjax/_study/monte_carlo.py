@@ -1,7 +1,7 @@
-"""`monte_carlo`: any number of methods on the same synthetic datasets, chunk by chunk.
+"""`monte_carlo`: several methods on the same synthetic datasets, chunk by chunk.
 
-A chunk of datasets is drawn, every method goes over it, and only what was found is kept, on the
-host: the datasets themselves never fill the memory, however many there are.
+A chunk of datasets is drawn, every method is run on it, and only the outcomes are kept, on the
+host: so memory does not grow with the datasets themselves, however many there are.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from bmjax._study.timing import Spent, timed
 from bmjax.simulate import Dataset
 
 _CHUNK_BYTES = 2**26
-_MOST_IN_CHUNK = 1024  # so that there is progress to see
-_CHUNK_SECONDS, _FIRST = 60.0, 32  # of a study with a checkpoint; datasets in its first chunk
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions, in the text of a program
+_MOST_IN_CHUNK = 1024  # so that progress is visible
+_CHUNK_SECONDS, _FIRST = 60.0, 32  # with a checkpoint: time of a chunk, size of the first
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # addresses of functions in the text of a program
 
 
 def monte_carlo(  # noqa: PLR0913 - public options
@@ -48,46 +48,48 @@ def monte_carlo(  # noqa: PLR0913 - public options
 ) -> Study:
     """Run methods on the same synthetic datasets and score them against the truth.
 
-    Dataset i is `simulate(jax.random.fold_in(key, i))`, so the same key gives the same numbers
-    whatever the chunks are (a batched method or an accelerator may round differently), and any
-    dataset can be drawn again by itself. All but the outcomes is let go chunk by chunk; those
-    take some 9 bytes a feature, dataset and method in float64.
+    Dataset i is `simulate(jax.random.fold_in(key, i))`, so the same key gives the same numbers for
+    any chunk size (a batched method or an accelerator may round differently), and any dataset can
+    be drawn again on its own. Only the outcomes are kept after each chunk; in float64 they take
+    some 9 bytes for each feature, dataset and method.
 
-    A plain function is compiled. On a CPU it runs for one dataset after another, since a batched
-    loop would run all of them as long as the slowest; on an accelerator for a chunk side by side.
+    A plain function is compiled. On a CPU it runs on one dataset after another, since a batched
+    loop would run all of them for as long as the slowest; on an accelerator it runs on a whole
+    chunk side by side.
 
     Args:
-        simulate: From a key to a `simulate.Dataset`, such as one of the designs with its sizes
-            filled in, or simply to X (n, k), y (n,) and the true effects (k,).
-        methods: Methods by name: functions of X (n, k) and y (n,) such as `bmjax.fit`, or what
-            `batched` and `on_host` make of others. A result needs the fields `coef` and
-            `support`, (k,) each, may have a `status`, or is simply the (k,) coefficients, 0
-            where a feature is pruned.
+        simulate: A function from a key to a `simulate.Dataset`, such as one of the designs with
+            given sizes, or to a tuple of X (n, k), y (n,) and the true effects (k,).
+        methods: Methods by name: functions of X (n, k) and y (n,) such as `bmjax.fit`, or other
+            functions wrapped by `batched` or `on_host`. A result needs the fields `coef` and
+            `support`, (k,) each, and may have a `status`; or it is the array of (k,) coefficients,
+            0 where a feature is pruned.
         key: A JAX random key.
-        repeats: How many datasets.
-        chunk: How many datasets to hold at a time. Default: as many as fit into 64 MiB, at most
-            1024, in chunks of about one size; with a checkpoint also no more than take a minute.
-        checkpoint: A folder in which every finished chunk is kept, durably, before the next one
-            starts. The same call finds it there and goes on, also after Ctrl-C, to the same bits
-            as without a pause.
-        progress: Whether to show progress on stderr, which needs rich. Default: where stderr is a
+        repeats: Number of datasets.
+        chunk: Number of datasets to hold at a time. Default: as many as fit into 64 MiB, at most
+            1024, in chunks of about the same size; with a checkpoint, also no more than take a
+            minute.
+        checkpoint: A folder in which every finished chunk is stored durably before the next one
+            starts. The same call resumes from there, also after Ctrl-C, with the same bits as
+            without interruption.
+        progress: Whether to show progress on stderr, which needs rich. Default: if stderr is a
             terminal and rich is installed.
-        mesh: Devices to spread drawing and plain functions over, whatever its axes; a batched
-            method may take it too: `batched(partial(bmjax.fit_batch, mesh=mesh))`. With several
-            processes each makes the same call and has the whole study, host-side methods run in
-            all of them, and the checkpoint must be a folder that all see. Default: one device.
+        mesh: Devices to spread the simulation and plain functions over, of any axes; a batched
+            method may use it too: `batched(partial(bmjax.fit_batch, mesh=mesh))`. With several
+            processes each makes the same call and has the whole study, host-side methods run in all
+            of them, and the checkpoint must be a folder that all see. Default: one device.
 
     Returns:
-        The study: outcomes dataset by dataset, means, paired differences, a table.
+        The study: outcomes for each dataset, means, paired differences, a table.
 
     Raises:
         TypeError: If an argument has the wrong type, or `simulate` returns something else.
-        ValueError: If a number is out of range, there is no method, or the checkpoint is damaged
-            or of other settings; the message names the file or the setting.
+        ValueError: If a number is out of range, there is no method, or the checkpoint is damaged or
+            has other settings; the message names the file or the setting.
         OSError: If the checkpoint cannot be written, such as on a full disk.
-        RuntimeError: If a method fails or returns something else; the message names it. What can
-            be found by tracing is found before anything runs.
-        ModuleNotFoundError: If progress is asked for and rich is not installed.
+        RuntimeError: If a method fails or returns something else; the message names it. Errors that
+            tracing can find are raised before anything runs.
+        ModuleNotFoundError: If progress is requested and rich is not installed.
 
     Example:
         >>> import jax
@@ -153,19 +155,19 @@ def monte_carlo(  # noqa: PLR0913 - public options
 
 
 class _Pace:
-    """How many datasets the next chunk has, so that it lasts no longer than is sad to lose.
+    """The number of datasets in the next chunk, so that an interruption loses about a minute.
 
-    The first is short, to see how long a dataset takes. There are few sizes, since a batched method
-    may compile for each.
+    The first chunk is short, to measure the time of a dataset. There are few sizes, since a batched
+    method may compile for each.
     """
 
     def __init__(self, size: int, by_time: bool):
-        # Processes that measure different times would wait for each other.
+        # Not with several processes, which would measure different times and wait for each other.
         self._size, self._by_time = size, by_time and jax.process_count() == 1
         self.count = min(size, _FIRST) if self._by_time else size
 
     def after(self, chunk: Chunk) -> None:
-        """Takes in how long a chunk took."""
+        """Adapt the size to the time that a chunk took."""
         if not self._by_time:
             return
         each = sum(spent.run for spent in chunk.seconds.values()) / len(chunk.truth)
@@ -176,7 +178,7 @@ class _Pace:
 
 @contextmanager
 def _saying_how_to_go_on(checkpoint: str | os.PathLike[str] | None) -> Iterator[None]:
-    """An interrupt that says what is kept."""
+    """Make an interrupt say which chunks are kept and how to resume."""
     try:
         yield
     except KeyboardInterrupt:
@@ -195,7 +197,7 @@ def _settings(
     size: int,
     shapes: Dataset,
 ) -> dict[str, Any]:
-    """All that the bits of a study depend on. A function is known by what it traces to."""
+    """Everything that the bits of a study depend on; a function is known by its traced program."""
     settings = {
         "key": validate.key_words(key),
         "repeats": repeats,
@@ -217,7 +219,7 @@ def _settings(
 
 
 def _traced_form(function: Callable[..., Any], *arguments: Any) -> str:
-    """A digest of the program that a function is, options and captured arrays included."""
+    """A digest of the traced program of a function, including its options and captured arrays."""
     program = jax.make_jaxpr(function)(*arguments)
     digest = hashlib.sha256(_ADDRESS.sub("", str(program)).encode())
     for constant in program.consts:
@@ -237,7 +239,7 @@ def _packed(chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def _unpacked(arrays: Mapping[str, np.ndarray], names: Mapping[str, Any]) -> Chunk:
-    """The way back."""
+    """The chunk from its arrays, the inverse of `_packed`."""
     found = {
         name: Found(arrays[f"{i} coef"], arrays[f"{i} support"], arrays.get(f"{i} status"))
         for i, name in enumerate(names)

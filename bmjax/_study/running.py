@@ -1,4 +1,4 @@
-"""A method run on a chunk of datasets, on one device or spread over a mesh."""
+"""Running a method on a chunk of datasets, on one device or spread over a mesh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bmjax.simulate import Dataset
 
 
 class Found(NamedTuple):
-    """The part of a result that is kept."""
+    """The fields of a result that are kept."""
 
     coef: Any
     support: Any
@@ -36,14 +36,14 @@ class Chunk(NamedTuple):
     seconds: dict[str, Spent]
 
 
-# From the rows of a chunk, and how many of them are real, to the function's outcomes.
+# A function of the rows of a chunk and the number of real ones; it returns their outcomes.
 OverRows = Callable[[Any, int], Any]
-# From a chunk of datasets, its first number and how many of it are real, to a method's findings.
+# A method on a chunk of datasets, given the number of the first and the number of real ones.
 Run = Callable[[Dataset, int, int], Found]
 
 
 class Spread:
-    """How the datasets of a chunk lie on the devices, or on one where there is no mesh."""
+    """The distribution of the datasets of a chunk over the devices of a mesh, or on one device."""
 
     def __init__(self, mesh: Mesh | None, size: int):
         devices = 1 if mesh is None else mesh.size
@@ -51,11 +51,11 @@ class Spread:
         self._mesh = mesh
 
     def over_rows(self, function: Callable[..., Any], shared: Any = None) -> OverRows:
-        """Turn a function of one dataset into one of a chunk, whose first `count` rows are real.
+        """Turn a function of one dataset into one of a chunk whose first `count` rows are real.
 
         Args:
-            function: From what all rows share and a row to a pytree of arrays. Equal ones are
-                compiled once, also by another study.
+            function: A function from the shared arrays and a row to a pytree of arrays. Equal
+                functions are compiled once, even in different studies.
             shared: Arrays that all rows share.
         """
         static = {"function": function, "size": self.deal.slots}
@@ -79,19 +79,19 @@ class Spread:
         return on_all
 
     def in_order(self, tree: Any, count: int) -> Any:
-        """The real rows of a chunk, by number, on the host."""
+        """The real rows of a chunk in order of their numbers, on the host."""
         at = self.deal.places(count)
         return jax.tree.map(lambda leaf: leaf[at], sharding.to_host(tree))
 
     def on_device(self, tree: Any, count: int) -> Any:
-        """Bring the arrays to one device; without a mesh they are there already."""
+        """Bring the arrays to one device, where they already are without a mesh."""
         if self._mesh is None:
             return jax.tree.map(lambda leaf: leaf[:count], tree)
         return jax.tree.map(jnp.asarray, self.in_order(tree, count))
 
 
 def runner(name: str, method: Method, shapes: Dataset, spread: Spread) -> Run:
-    """How to apply a method to a chunk, tried on shapes where it can be."""
+    """A function that applies a method to a chunk; a traced method is first tried on shapes."""
     k = shapes.X.shape[-1]
     function = method.function
 
@@ -134,8 +134,8 @@ def _each_row(
 ) -> Any:
     """Apply a function to each of the first `count` of `size` rows of its arguments.
 
-    The count is traced, so that a last chunk that is not full costs no more than it holds, and
-    so that the loop is compiled alike for every size and rounds alike.
+    The count is traced, so that a last chunk that is not full costs only its real rows, and so that
+    the loop is compiled, and rounds, in the same way for every size.
     """
     if jax.default_backend() != "cpu":
         return jax.vmap(partial(function, shared))(*rows)
@@ -149,7 +149,7 @@ def _each_row(
 def _each_row_spread(
     rows: Any, shared: Any, counts: Any, *, function: Callable[..., Any], size: int, mesh: Mesh
 ) -> Any:
-    """Apply a function row by row, with the rows spread over the devices of a mesh."""
+    """`_each_row` with the rows spread over the devices of a mesh."""
 
     def local(rows: Any, shared: Any, count: Any) -> Any:
         return _each_row(rows, shared, count, function=function, size=size)
@@ -158,12 +158,12 @@ def _each_row_spread(
 
 
 class Draw(NamedTuple):
-    """How the dataset of a number is drawn; equal for equal functions."""
+    """The function that draws the dataset of a given number; equal for equal simulations."""
 
     simulate: Callable[[jax.Array], Dataset]
 
     def __call__(self, key: jax.Array, number: jax.Array) -> Dataset:
-        """The dataset."""
+        """Draw the dataset of a number."""
         return as_dataset(self.simulate(jax.random.fold_in(key, number)))
 
 
@@ -174,13 +174,13 @@ class _Estimate(NamedTuple):
     k: int
 
     def __call__(self, shared: None, X: Any, y: Any) -> Found:
-        """The part of its result that is kept."""
+        """The kept fields of the result on one dataset."""
         del shared
         return _read(self.function(X, y), (self.k,))
 
 
 def _read(result: Any, shape: tuple[int, ...]) -> Found:
-    """The fields of a result, or coefficients alone, of the right shapes."""
+    """The kept fields of a result, or of coefficients alone, with their shapes checked."""
     fields = hasattr(result, "coef") and hasattr(result, "support")
     coef = _array(result.coef if fields else result)
     if coef.dtype == object:
@@ -208,7 +208,7 @@ def rowwise(join: Callable[[Any], np.ndarray], parts: list[Found]) -> Found:
 
 @contextmanager
 def naming(name: str, place: str = "") -> Iterator[None]:
-    """Errors of a method as errors that say whose they are."""
+    """Turn errors of a method into errors that name it."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The findings of a Monte Carlo study: outcomes by method, means with standard errors."""
+"""The results of a Monte Carlo study: outcomes by method, means with standard errors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Outcomes(NamedTuple):
-    """What one method made of all datasets: NumPy arrays, a dataset a row.
+    """The outcomes of one method on all datasets, in NumPy arrays with one row for each dataset.
 
     Attributes:
         coef: (b, k) estimated effects.
-        support: (b, k) the features kept.
-        status: (b,) codes of `bmjax.Status`, or None where the method gives none.
-        seconds: Wall time of all its calls, compiling apart.
+        support: (b, k) whether each feature is kept.
+        status: (b,) codes of `bmjax.Status`, or None if the method gives none.
+        seconds: Wall time of all its calls, with compilation counted separately.
     """
 
     coef: np.ndarray
@@ -43,16 +43,16 @@ METRICS: dict[str, Metric] = {
     "missed": lambda found, truth: np.sum(~found.support & (truth != 0), axis=-1),
     "squared_error": lambda found, truth: metrics.squared_error(found.coef, truth),
 }
-# Of which features the first three are is not plain to see.
+# Titles that say that the first three metrics are of the pruned features.
 _TITLES = {name: f"{name} of pruning" for name in ("precision", "recall", "f1")}
 
 
 class Mean(NamedTuple):
-    """A mean over datasets.
+    """A mean over datasets, with its standard error.
 
     Attributes:
         mean: The mean.
-        standard_error: Its Monte Carlo standard error; NaN with one dataset.
+        standard_error: Monte Carlo standard error of the mean; NaN with one dataset.
     """
 
     mean: float
@@ -61,17 +61,17 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """Any number of methods on the same datasets.
+    """The outcomes of several methods on the same datasets.
 
     `metric` below is one of "precision", "recall" and "f1" (of the pruned features, as in
-    `metrics.pruning`: how well a method names the irrelevant ones), "false" and "missed" (how many
-    irrelevant features it keeps, and how many relevant ones it does not), and "squared_error" (of
-    the effects), or a function of the `Outcomes` of a method and the (b, k) true effects that
-    returns (b,) numbers.
+    `metrics.pruning`: how well a method finds the irrelevant ones), "false" and "missed" (the
+    numbers of irrelevant features that it keeps and of relevant ones that it prunes), and
+    "squared_error" (of the effects), or a function of the `Outcomes` of a method and the (b, k)
+    true effects that returns (b,) numbers.
 
     Attributes:
         truth: (b, k) true effects of each dataset.
-        outcomes: What each method found, by its name.
+        outcomes: Outcomes of each method, by its name.
 
     Example:
         >>> import jax
@@ -86,7 +86,7 @@ class Study:
     outcomes: Mapping[str, Outcomes]
 
     def values(self, method: str, metric: str | Metric) -> np.ndarray:
-        """A metric of one method, dataset by dataset.
+        """A metric of one method for each dataset.
 
         Args:
             method: Name of the method.
@@ -126,15 +126,15 @@ class Study:
             The mean with its standard error.
 
         Raises:
-            ValueError: As `values`.
+            ValueError: As for `values`.
         """
         return _mean(self.values(method, metric))
 
     def paired(self, a: str, b: str, metric: str | Metric) -> Mean:
-        """Mean of the difference a - b of a metric, taken dataset by dataset.
+        """Mean of the difference a - b of a metric, taken for each dataset.
 
-        Methods see the same datasets, so what makes a dataset hard cancels: the standard error
-        is far below that of two separate means.
+        All methods have the same datasets, so the difficulty of a dataset cancels: the standard
+        error is far below that of two separate means.
 
         Args:
             a: Name of a method.
@@ -145,19 +145,19 @@ class Study:
             The mean difference with its standard error.
 
         Raises:
-            ValueError: As `values`.
+            ValueError: As for `values`.
         """
         # As numbers: booleans do not subtract.
         difference = np.subtract(self.values(a, metric), self.values(b, metric), dtype=float)
         return _mean(difference)
 
     def table(self) -> pd.DataFrame:
-        """One row a method: means with their standard errors (`... se`), and times.
+        """A table with one row for each method: means with standard errors (`... se`), and times.
 
         Precision, recall and F1 are of pruning, and their columns say so; `false` and `missed`
-        count kept features that are irrelevant and relevant ones that are not kept. `converged`
-        is the share of datasets with `Status.CONVERGED`, NaN for a method without a status; `ms`
-        the milliseconds of running a dataset, `compile_s` seconds of compiling.
+        count kept features that are irrelevant and relevant ones that are not kept. `converged` is
+        the share of datasets with `Status.CONVERGED`, NaN for a method without a status; `ms` is
+        the run time for each dataset in milliseconds, `compile_s` the compile time in seconds.
 
         Raises:
             ModuleNotFoundError: If pandas is not installed.

@@ -1,4 +1,4 @@
-"""Wall time, split into what JAX spends on compiling and the rest.
+"""Wall time, split into the compile time of JAX and the rest.
 
 A batched or a host-side function compiles inside itself, out of reach of `jit(...).lower()`, so
 the split is taken from the events by which JAX reports each tracing, lowering and compilation.
@@ -22,15 +22,15 @@ class Spent(NamedTuple):
     """Seconds of wall time.
 
     Attributes:
-        compile: While JAX was tracing or compiling.
-        run: The rest.
+        compile: Time in which JAX was tracing or compiling.
+        run: The rest of the time.
     """
 
     compile: float = 0.0
     run: float = 0.0
 
     def plus(self, other: "Spent") -> "Spent":
-        """Both together."""
+        """The sum of both."""
         return Spent(self.compile + other.compile, self.run + other.run)
 
 
@@ -38,7 +38,7 @@ def timed(call: Callable[[], T]) -> tuple[T, Spent]:
     """Call a function and time it.
 
     Args:
-        call: What to time. It has to wait for the device itself.
+        call: The function to time. It has to wait for the device itself.
 
     Returns:
         The value of the call and its wall time.
@@ -51,7 +51,7 @@ def timed(call: Callable[[], T]) -> tuple[T, Spent]:
         value = call()
     finally:
         end = time.perf_counter()
-        # By identity: two calls may have seen equal spans.
+        # By identity, since two calls may have equal spans.
         _open[:] = [other for other in _open if other is not spans]
     compiling = _covered(spans)
     return value, Spent(compiling, max(end - begin - compiling, 0.0))
@@ -59,7 +59,7 @@ def timed(call: Callable[[], T]) -> tuple[T, Spent]:
 
 @cache
 def _listen() -> None:
-    """Registers once and for all, since older versions of JAX cannot unregister."""
+    """Register a listener once, since older versions of JAX cannot unregister it."""
 
     def note(event: str, duration_secs: float, **_: object) -> None:
         if event.startswith(_COMPILATION):
