@@ -1,1 +1,1 @@
-"""Bayesian masking itself: the problem, its state, the bound and the steps that raise it."""
+"""The model of Bayesian masking: the problem, its state, the bound and the steps that raise it."""

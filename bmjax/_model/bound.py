@@ -15,7 +15,7 @@ from bmjax._runtime.precision import full_precision
 
 
 def log_evidence_bound(
-    X: "ArrayLike",  # in quotes, for a reader's help would show all that there is to it
+    X: "ArrayLike",  # in quotes, since `help` would spell out the whole union
     y: "ArrayLike",
     state: State,
     *,
@@ -24,14 +24,14 @@ def log_evidence_bound(
 ) -> Float[Array, ""]:
     """The lower bound G of FIC, equation (10) of the paper, from arrays as users give them.
 
-    FIC approximates the log evidence log p(y | X) of the model and G bounds it from below. See
-    `lower_bound`, which is the same for a `Problem`.
+    FIC approximates the log evidence log p(y | X) of the model and G bounds it from below.
+    `lower_bound` is the same function of a `Problem`.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target.
-        state: Where to evaluate, with fields of k, (k, n) for `mask_mean`, of the same
-            floating-point type as X and y.
+        state: The state to evaluate at, with fields of shape (k,), (k, n) for `mask_mean`, of the
+            same floating-point type as X and y.
         sample_weights: (n,) how often each row counts, as for `fit`.
         unmasked: Features that are never masked, (k,) booleans or their numbers, as for `fit`.
 
@@ -41,7 +41,7 @@ def log_evidence_bound(
 
     Raises:
         TypeError: If an argument is not an array of real numbers.
-        ValueError: If a shape does not fit, or a value at hand of X, y or `sample_weights` is not
+        ValueError: If a shape does not fit, or a known value of X, y or `sample_weights` is not
             finite.
 
     Example:
@@ -65,7 +65,7 @@ def log_evidence_bound(
             )
     if unmasked is not None:
         unmasked = validate.chosen_features("unmasked", unmasked, k)
-    # Nothing is fitted, so neither a known noise precision nor a threshold has a say.
+    # Nothing is fitted, so neither a known noise precision nor a threshold has an effect.
     threshold = jnp.zeros((), features.dtype)
     return lower_bound(Problem(features.T, target, None, threshold, counts, unmasked), state)
 
@@ -78,21 +78,22 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
             - 1/2 sum_k (log(n pi_k) + (mean_n mu_nk - pi_k) / pi_k)
 
     with K the number of active features that may be masked; an unmasked feature is charged for its
-    weight alone, log(n)/2. With sample weights every sum over samples is weighted. Equation (10)
-    of the paper (`FIClowerbound`). A group of d columns counts as one feature, its last term d
-    times.
-    The last term rises without limit as an unpruned inclusion falls to zero, and a constant
-    goes when a feature is pruned: compare values only between states with the same active set
-    or between finished fits.
+    weight only, log(n)/2. With sample weights every sum over samples is weighted. This is equation
+    (10) of the paper (`FIClowerbound`). A group of d columns counts as one feature, with d times
+    the last term. The last term rises without limit as an unpruned inclusion rate falls to zero,
+    and a constant is lost when a feature is pruned: compare values only between states with the
+    same active set or between finished fits.
 
     Args:
         problem: The dataset.
-        state: Where to evaluate. Inclusion exactly one, or a mask exactly zero or one, is exact:
-            0 log 0 is 0. A mask below one under an inclusion of one gives -inf.
+        state: The state to evaluate at. An inclusion rate of exactly one and a mask mean of exactly
+            zero or one are handled exactly: 0 log 0 is 0. A mask mean below one under an inclusion
+            rate of one gives -inf.
 
     Returns:
-        The bound, in nats. Differentiable in the data and in every field of the state; at a mask
-        of exactly zero or one, where the entropy's slope is infinite, it is large and finite.
+        The bound, in nats. It is differentiable in the data and in every field of the state; at a
+        mask mean of exactly zero or one, where the slope of the entropy is infinite, the derivative
+        is large but finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -123,20 +124,20 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
 def bound_after_m_step(
     problem: Problem, state: State, sum_squares: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """The same where the inclusion rates are the mean masks and E||residual||^2 is at hand.
+    """The bound after an M step, where the rates are the mean masks, given E||residual||^2.
 
-    Only the entropy is then left that needs a pass over the masks.
+    Only the entropy then needs a pass over the masks.
     """
     return bound_of(problem, state, sum_squares, masks_after_m_step(problem, state))
 
 
 class Masks(NamedTuple):
-    """What the bound needs to know of the masks of each feature.
+    """The sums over samples of the masks of each feature that the bound needs.
 
     Attributes:
-        kept: Mean mask.
-        left_out: One minus that.
-        entropy: Sum of the masks' entropies.
+        kept: Mean over samples of the mask means.
+        left_out: Mean over samples of one minus the mask means.
+        entropy: Sum over samples of the entropies of the masks.
     """
 
     kept: Float[Array, " k"]
@@ -145,7 +146,7 @@ class Masks(NamedTuple):
 
 
 def masks_after_m_step(problem: Problem, state: State) -> Masks:
-    """The same where the inclusion rates are the mean masks."""
+    """The `Masks` of a state whose inclusion rates are the mean masks."""
     left_out = sigmoid(-state.log_odds)
     return Masks(state.inclusion, left_out, problem.total(entropy(state.mask_mean)))
 
@@ -175,9 +176,10 @@ def bound_of(
 
 
 def masking_cost(problem: Problem | Totals, state: State, masks: Masks) -> Float[Array, " k"]:
-    """What masks and inclusion rate of each feature take off the bound, in nats.
+    """The cost of the masks and the inclusion rate of each feature in the bound, in nats.
 
-    log(n) / 2 for a feature that is never masked. Of a group, in the place of its first column.
+    It is log(n) / 2 for a feature that is never masked. The cost of a group is in the entry of its
+    first column.
     """
     return -_feature_terms(problem, state, masks)
 
@@ -197,7 +199,7 @@ def _feature_terms(problem: Problem | Totals, state: State, masks: Masks) -> Flo
 
 
 def bound_slack(problem: Problem | Totals, bound: Float[Array, ""]) -> Float[Array, ""]:
-    """How far two evaluations of the bound may differ by rounding alone.
+    """The largest difference of two evaluations of the bound that may be rounding.
 
     The bound is a sum of about n k terms whose partial sums are of the order of n; XLA adds them
     pairwise, so a few units of rounding of that size cover it.
@@ -208,7 +210,7 @@ def bound_slack(problem: Problem | Totals, bound: Float[Array, ""]) -> Float[Arr
 def _expected_log_bernoulli(
     kept: Float[Array, " k"], left_out: Float[Array, " k"], log_odds: Float[Array, " k"]
 ) -> Float[Array, " k"]:
-    """The sum kept * log(pi) + left_out * log(1 - pi), 0 log 0 = 0 in value and in gradient."""
+    """The sum kept * log(pi) + left_out * log(1 - pi), with 0 log 0 = 0 in value and gradient."""
     xp = namespace(kept, log_odds)
     finite = xp.isfinite(log_odds)
     inside = xp.where(finite, log_odds, 0)  # keeps infinities out of the differentiated branch
@@ -221,7 +223,8 @@ def _expected_log_bernoulli(
 def entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
     """Entropy of Bernoulli variables, -p log(p) - q log(q) with 0 log 0 = 0.
 
-    By the rarer outcome p <= 1/2 and without log1p, which is several times as slow in float64.
+    It is computed from the rarer outcome p <= 1/2 and without log1p, which is several times slower
+    in float64.
     """
     xp = namespace(mask_mean)
     p = xp.minimum(mask_mean, 1 - mask_mean)

@@ -1,4 +1,4 @@
-"""Outcomes that are not Gaussian: each as the Gaussian problem that touches its likelihood.
+"""Families of y that are not Gaussian, fitted by a Gaussian problem that touches their likelihood.
 
 The log likelihood of a sample, as a function of its predictor eta, has a parabola below it that
 touches it at a point:
@@ -6,16 +6,17 @@ touches it at a point:
     log p(y | eta) >= base - lambda weight (target - eta)^2 / 2 + log(lambda / 2 pi) / 2.
 
 So the bound of the Gaussian model, with a weight and a target for each row, is a bound for every
-family here; where it touches is best chosen by the second moment of eta (or of y - eta) under the
-masks, in closed form. The rows are multiplied by the root of their weight, and all steps serve as
-they are: E step, M step and pruning raise the bound, and touching anew cannot lower it.
+family here; the best point of contact follows from the second moment of eta (or of y - eta) under
+the masks, in closed form. The rows are multiplied by the root of their weight, and all steps apply
+unchanged, pruning included: E step and M step raise the bound, and moving the point of contact
+cannot lower it.
 
 Two parabolas are needed. `touching` lies below the likelihood, so fits climb by it. `local` has the
-curvature of the likelihood itself and may cross it: it foresees what a change of the support will
-bring, which the other one, being wide enough for all eta, underrates.
+curvature of the likelihood itself and may cross it: it predicts the gain of a change of the
+support, which `touching`, being a bound for all eta, underestimates.
 
 The distributions themselves are in `distributions`. Counts are not among them: a Poisson likelihood
-falls faster than any parabola as eta grows, so it has none below it.
+falls faster than any parabola as eta grows, so it has no parabola below it.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class Parabola(NamedTuple):
     """A parabola in the predictor of each sample.
 
     Attributes:
-        weight: How much the sample counts in squared errors.
-        target: Where the parabola is highest.
-        base: What the log likelihood has beside that of a Gaussian, summed over samples.
+        weight: Weight of each sample in the squared errors.
+        target: Predictor at which each parabola is highest.
+        base: The log likelihood minus that of the Gaussian problem, summed over samples; or None.
     """
 
     weight: Float[Array, " n"]
@@ -45,11 +46,11 @@ class Parabola(NamedTuple):
 
 
 class Family(Protocol):
-    """A distribution of y given its predictor. A pytree; its class is compiled in.
+    """A distribution of y given its predictor. A pytree, whose class is compiled in.
 
     Attributes:
-        name: As users spell it.
-        has_units: Whether y may be moved and scaled, as what is measured may, and has noise.
+        name: The name that users give.
+        has_units: Whether y is a measurement with noise, which may be shifted and scaled.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Family(Protocol):
         Args:
             problem: The dataset.
             mean: Mean of each predictor under the masks.
-            variance: Its variance.
+            variance: Variance of each predictor under the masks.
             noise: The noise precision.
         """
         ...
@@ -77,15 +78,15 @@ class Family(Protocol):
     def log_likelihood(
         self, problem: Problem, mean: Float[Array, " n"], noise: Array
     ) -> Float[Array, ""]:
-        """The log likelihood of predictors that are known."""
+        """The log likelihood at given predictors."""
         ...
 
     def log_density(self, y: Array, mean: Array, noise: Array | float) -> Array:
-        """The same of each sample, y and predictor of any one shape."""
+        """The log likelihood of each sample, for y and predictors of one shape."""
         ...
 
     def derivatives(self, y: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """The first three of the log density in the predictor, where the noise precision is one."""
+        """The first three derivatives of the log density in the predictor, at noise precision 1."""
         ...
 
     def separated(self, problem: Problem, mean: Float[Array, " n"]) -> Bool[Array, ""]:
@@ -93,17 +94,17 @@ class Family(Protocol):
         ...
 
     def fits(self, problem: Problem) -> Bool[Array, ""]:
-        """Whether y holds what this distribution can bring forth."""
+        """Whether all values of y are possible under this distribution."""
         ...
 
     def settled_at(
         self, problem: Problem, mean: Float[Array, " n"], variance: Float[Array, " n"], noise: Array
     ) -> Family:
-        """The family with what it learns of the data filled in."""
+        """The family with the parameters that it learns from the data."""
         ...
 
     def least_width(self, target_square: Float[Array, ""]) -> ArrayLike:
-        """The width of a prior on weights in units of the information of a sample, as `criterion`.
+        """The least width of the prior of weights, in units of a sample's information.
 
         Args:
             target_square: Mean square of y.
@@ -112,13 +113,13 @@ class Family(Protocol):
 
     @property
     def information(self) -> ArrayLike:
-        """What the effects' information has beside that of the squared errors, on average."""
+        """The factor from the information of the squared errors to that of the effects."""
         ...
 
     def explained(
         self, log_likelihood: Float[Array, ""], mean: Float[Array, ""], samples: Float[Array, ""]
     ) -> Float[Array, ""] | None:
-        """The share of the deviance that is explained; None where that of y's variance says it.
+        """The share of the deviance explained; None to use the share of the variance of y.
 
         Args:
             log_likelihood: The log likelihood of the predictors.
@@ -129,7 +130,7 @@ class Family(Protocol):
 
 
 def predictor(problem: Problem, state: State) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Mean and variance of each sample's predictor, sum of z x weight, under the masks."""
+    """Mean and variance of each sample's predictor, the sum of z x weight, under the masks."""
     xp = namespace(state)
     weights = xp.where(state.active, state.weights, 0)
     masked = problem.X * state.mask_mean
@@ -141,18 +142,18 @@ def predictor(problem: Problem, state: State) -> tuple[Float[Array, " n"], Float
 
 
 def mean_predictor(problem: Problem, state: State) -> Float[Array, " n"]:
-    """Mean of each sample's predictor by the inclusion rates: X @ coef, masks summed out."""
+    """Mean of each sample's predictor with the masks summed out: X @ coef."""
     return namespace(state).where(state.active, state.coef, 0) @ problem.X
 
 
 def touching(problem: Problem, state: State) -> Problem:
     """The Gaussian problem below the likelihood that touches it where the bound is highest.
 
-    A Gaussian problem is what it is.
+    A Gaussian problem is returned unchanged.
 
     Args:
         problem: The dataset.
-        state: Where to touch it.
+        state: The state at which to touch it.
     """
     family = problem.family
     if family is None:
@@ -162,12 +163,12 @@ def touching(problem: Problem, state: State) -> Problem:
 
 
 def local(problem: Problem, features: Int[Array, " m"], state: State) -> Problem:
-    """The Gaussian problem with slope and curvature of the likelihood at a state.
+    """The Gaussian problem with the slope and curvature of the likelihood at a state.
 
     Args:
         problem: The dataset, with all its features.
         features: Those that the state is about, by slot.
-        state: Where.
+        state: The state.
     """
     family = problem.family
     if family is None:
@@ -177,9 +178,9 @@ def local(problem: Problem, features: Int[Array, " m"], state: State) -> Problem
 
 
 def informed(problem: Problem, features: Int[Array, " m"], state: State) -> Problem:
-    """The Gaussian problem whose covariance of the effects is that of the family.
+    """The Gaussian problem with the family's covariance of the effects.
 
-    Its squared errors are those of the likelihood around the mean predictor, masks summed out.
+    Its squared errors approximate the likelihood at the mean predictor, with the masks summed out.
 
     Args:
         problem: The dataset, with all its features.
@@ -196,7 +197,7 @@ def informed(problem: Problem, features: Int[Array, " m"], state: State) -> Prob
 
 
 def by_rows(problem: Problem, parabola: Parabola) -> Problem:
-    """The problem whose squared errors are those of the parabolas: rows times root weights."""
+    """The problem whose squared errors are the parabolas: rows times the roots of their weights."""
     root = namespace(parabola.weight).sqrt(parabola.weight)
     return problem._replace(
         X=problem.X * root[None, :],

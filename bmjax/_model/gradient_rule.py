@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 
 class Parameters(NamedTuple):
-    """The parameters that a gradient step moves."""
+    """The parameters that a G step moves."""
 
     weights: Float[Array, " k"]
     inclusion: Float[Array, " k"]
@@ -17,11 +17,11 @@ class Parameters(NamedTuple):
 def precondition_by_reparametrization() -> optax.GradientTransformation:
     """Turn a gradient in (weights, inclusion) into the ascent direction of (weights, coef).
 
-    Per feature, the inverse of J'J with J the Jacobian of (beta, pi) -> (beta, beta pi): the
-    matrix of equation (20), [[1, -pi/beta], [-pi/beta, (1 + pi^2)/beta^2]]. It speeds up the
-    inclusion of a feature whose weight is small. Where inclusion is one only the weight moves,
-    as the paper says; where the weight is exactly zero the matrix does not exist and the
-    inclusion stays (our choice, the paper is silent).
+    For each feature it is multiplied by the inverse of J'J, with J the Jacobian of (beta, pi) ->
+    (beta, beta pi): the matrix of equation (20), [[1, -pi/beta], [-pi/beta, (1 + pi^2)/beta^2]].
+    This speeds up the inclusion of a feature whose weight is small. If inclusion is one, only the
+    weight moves, as in the paper; if the weight is exactly zero, the matrix does not exist and the
+    inclusion stays (our choice; the paper does not say).
     """
 
     def update(updates, state, params=None):
@@ -60,13 +60,13 @@ def paper_optimizer(
     cap: float | None = 0.05,
     optimizer: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformation:
-    """The chain of section 4.4: preconditioner, learning rate, cap.
+    """The chain of optax transformations of section 4.4: preconditioner, learning rate, cap.
 
     Args:
         learning_rate: eta, in squared units of weight: a constant or an optax schedule.
         reparametrize: False gives the plain gradient of section 5.2.2.
         cap: Largest update of an inclusion, or None.
-        optimizer: Another optax optimiser to put where the learning rate stands.
+        optimizer: Another optax optimiser to use in place of the learning rate.
     """
     chain = [optimizer or optax.scale_by_learning_rate(learning_rate)]
     if reparametrize:

@@ -1,14 +1,14 @@
 """Groups of columns: one mask and one inclusion rate for all columns of a group.
 
 The dummies of a categorical variable, the terms of a spline or the markers of a gene act together
-or not at all. Given the weights, a group acts by E_g = sum over its columns of weight_j x_j, and in
-its masks the problem is the one without groups, with features E_g of weight one. Given the masks,
-those of a group are the same, so the second moments of two of its columns hold E[z z] = E[z]. A
-group of d columns is charged d/2 log(n pi) for its weights and log(n)/2 for its rate, as Laplace's
-method over its d weights gives.
+or not at all. Given the weights, a group acts by E_g = sum over its columns of weight_j x_j, and
+for the masks the problem is that without groups, with features E_g of weight one. Given the masks,
+which are the same for all columns of a group, the second moment of the masks of two of its columns
+is E[z z] = E[z]. A group of d columns is charged d/2 log(n pi) for its weights and log(n)/2 for its
+rate, as Laplace's method over its d weights gives.
 
-What belongs to a group is held column by column, the same number d times, so that shapes do not
-depend on the grouping; sums over groups count the first column of each.
+The masks and the rate of a group are stored for each of its d columns, with the same values, so
+that shapes do not depend on the grouping; sums over groups count the first column of each.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax._runtime.backend import Array, namespace
 
-# In the place of a column where a group has fewer than the largest; beyond any number of columns.
+# Fills the places of a group with fewer columns than the largest; larger than any column's number.
 NO_COLUMN = 2**30
 
 
 class Groups(NamedTuple):
-    """Which columns belong together, for the columns of a problem or those in its slots.
+    """The groups of the columns of a problem, or of those in its slots.
 
     Attributes:
-        number: The group of each column.
-        size: How many columns that has; 0 in an empty slot.
-        first: Whether a column is the first of its group.
-        members: The columns of each group, `NO_COLUMN` where it has fewer, whatever the slots;
-            None where nobody looks for another group.
+        number: The number of the group of each column.
+        size: The number of columns of that group; 0 in an empty slot.
+        first: Whether each column is the first of its group.
+        members: The columns of each group in the dataset, filled with `NO_COLUMN`; None if no other
+            group is looked up.
     """
 
     number: Int[Array, " k"]
@@ -41,21 +41,21 @@ class Groups(NamedTuple):
 
     @property
     def same(self) -> Bool[Array, "k k"]:
-        """Whether two columns are of one group."""
+        """Whether two columns belong to the same group."""
         return self.number[:, None] == self.number[None, :]
 
     def tied(self, values: Array) -> Array:
-        """Values by column, that of the first column for all of a group."""
+        """Values by column, replaced by that of the first column for all columns of a group."""
         xp = namespace(values, self.number)
         return values[xp.argmax(self.same, axis=1).astype(xp.int32)]
 
     def summed(self, values: Float[Array, "k *n"]) -> Float[Array, "k *n"]:
-        """Sums over the columns of each group, in the place of its first column, else zero."""
+        """Sums over the columns of each group, in the row of its first column, else zero."""
         return (self.same & self.first[:, None]).astype(values.dtype) @ values
 
 
 def padded(groups: Groups | None, columns: int) -> Groups | None:
-    """The groups with so many columns more that are none of the dataset's."""
+    """The groups with a number of padding columns appended, each alone."""
     if groups is None:
         return None
     xp, before = namespace(groups.number), len(groups.number)
@@ -68,10 +68,10 @@ def padded(groups: Groups | None, columns: int) -> Groups | None:
 
 
 def groups_of(labels: Sequence[object]) -> Groups | None:
-    """The groups of columns with the same label, None where every column is by itself.
+    """The groups of columns with the same label; None if every column is alone.
 
     Args:
-        labels: The label of each column; one whose label is None is by itself.
+        labels: The label of each column; a column with the label None is alone.
     """
     columns: dict[object, list[int]] = {}
     for column, label in enumerate(labels):

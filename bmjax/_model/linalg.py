@@ -1,4 +1,4 @@
-"""Least squares and inverses over the features that are in."""
+"""Least squares and inverses over the active features."""
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,10 @@ def solve_normal_equations(
 ) -> Float[Array, " k"]:
     """Solve omega @ weights = cross over the active features, zero elsewhere.
 
-    The system is scaled to a unit diagonal, so the answer is equivariant to the scale of each
+    The system is scaled to a unit diagonal, so the solution is equivariant to the scale of each
     column. Duplicate columns or n < k make omega singular: a ridge of a few roundings keeps the
-    factor regular, and a round of refinement takes its bias out of every direction that the data
-    do determine (what is left is of the order of (ridge / eigenvalue)^2).
+    factor regular, and a round of refinement removes its bias in every direction that the data
+    determine (the rest is of the order of (ridge / eigenvalue)^2).
     """
     scaled, scale, factor = unit_diagonal_factor(omega, active)
     target = cross * scale
@@ -29,7 +29,7 @@ def solve_normal_equations(
 
 
 def inverse_over(matrix: Float[Array, "k k"], active: Bool[Array, " k"]) -> Float[Array, "k k"]:
-    """The inverse over the active features, zero elsewhere; large where it does not exist."""
+    """The inverse over the active features, zero elsewhere; large if it does not exist."""
     _, scale, factor = unit_diagonal_factor(matrix, active)
     inverse = solve_factored(factor, namespace(matrix).eye(len(scale), dtype=matrix.dtype))
     return inverse * scale[:, None] * scale[None, :]
@@ -38,10 +38,10 @@ def inverse_over(matrix: Float[Array, "k k"], active: Bool[Array, " k"]) -> Floa
 def unit_diagonal_factor(
     matrix: Float[Array, "k k"], active: Bool[Array, " k"]
 ) -> tuple[Float[Array, "k k"], Float[Array, " k"], Float[Array, "k k"]]:
-    """The matrix over the active features scaled to a unit diagonal, the scale, and a factor.
+    """The matrix scaled to a unit diagonal over the active features, the scale, and a factor.
 
-    The rows of other features are those of the identity, their scale zero. The lower Cholesky
-    factor is of that plus a ridge of a few roundings.
+    The rows of other features are those of the identity, and their scale is zero. The factor is the
+    lower Cholesky factor of the scaled matrix plus a ridge of a few roundings.
     """
     xp = namespace(matrix, active)
     k = len(matrix)
@@ -58,11 +58,11 @@ _COLUMNS = 8
 
 
 def inverse_factor(matrix: Float[Array, "k k"]) -> Float[Array, "k k"]:
-    """The inverse W of the lower Cholesky factor, so that the inverse of the matrix is W'W.
+    """The inverse W of the lower Cholesky factor; the inverse of the matrix is W'W.
 
-    In a compiled program by a few columns at a time: with all of them on the right-hand side, XLA's
-    BLAS on a CPU starts its threads, and on a busy machine these cost 8 ms at k = 30 in the place
-    of 0.04.
+    A compiled program solves for a few columns at a time: with all of them on the right-hand side,
+    XLA's BLAS on a CPU starts its threads, which on a busy machine costs 8 ms at k = 30 instead of
+    0.04.
     """
     k, factor = len(matrix), cholesky(matrix)
     if isinstance(factor, np.ndarray):

@@ -1,4 +1,4 @@
-"""What was asked of a fit, as the compiled parts see it."""
+"""The options of a fit, in the form that compiled parts take."""
 
 from typing import Any, NamedTuple
 
@@ -9,18 +9,18 @@ from bmjax._runtime.backend import Array
 
 
 class Options(NamedTuple):
-    """The checked arguments of a fit that are numbers, so that none of them is compiled in.
+    """The checked options of a fit as numbers and arrays, so that no value is compiled in.
 
     Attributes:
         noise_precision: The known noise precision, or None.
-        initial_weights: Weights to start from, or None.
-        rates: Inclusion rates to start from, a row a start.
-        unmasked: Features that are never masked and never pruned, or None.
+        initial_weights: Weights to start from, or None for least squares.
+        rates: Inclusion rates to start from, one row for each start.
+        unmasked: Whether each feature is never masked and never pruned, or None for none.
         prune_threshold: A feature whose mean mask falls below this is pruned.
         tolerance: Predicted distance to the fixed point that counts as converged.
-        max_steps: Most iterations, over all fits of a dataset.
+        max_steps: Largest number of iterations, over all fits of a dataset.
         family: The distribution of y given its predictor, None for the Gaussian.
-        groups: Columns that have their mask and rate in common, or None.
+        groups: Groups of columns that share their mask and rate, or None.
     """
 
     noise_precision: Float[Array, ""] | None
@@ -35,16 +35,16 @@ class Options(NamedTuple):
 
     @property
     def has_units(self) -> bool:
-        """Whether y may be moved and scaled."""
+        """Whether y is a measurement, which may be shifted and scaled."""
         return self.family is None or self.family.has_units
 
 
 class Frame(NamedTuple):
-    """How a dataset is brought into the form that is fitted, a static argument.
+    """The conversion of a dataset to the units of the fit, a static argument.
 
     Attributes:
-        intercept: Centre, and add an unmasked feature of ones, the last one.
-        standardize: Divide every column and y by its root mean square (after centring).
+        intercept: Whether to centre X and y and to add an unmasked feature of ones as the last one.
+        standardize: Whether to divide every column and y by its root mean square (after centring).
     """
 
     intercept: bool = False
@@ -52,23 +52,23 @@ class Frame(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether X and y are taken as they are."""
+        """Whether X and y are used unchanged."""
         return not (self.intercept or self.standardize)
 
 
-# Rates of the starts from the best subset, and of a feature that a move adds: where the first has
-# led to nothing better, since a weak feature may be kept only if it is masked, the second.
+# Rates of the starts from the best subset, as of a feature that a move adds: the second is tried if
+# the first has led to nothing better, since a weak feature may be kept only if it is masked.
 SPARSE_RATES = (0.99, 0.5)
 
 
 class Plan(NamedTuple):
-    """How many fits a dataset gets, a static argument.
+    """The plan of the fits of a dataset, a static argument.
 
     Attributes:
-        sparse: Starts from the best subset of features.
-        dense: Starts at given rates.
-        moves: Most moves.
-        criterion: Name of the rule that ranks the fits.
+        sparse: Number of starts from the best subset of features.
+        dense: Number of starts from all features, at given rates.
+        moves: Largest number of moves.
+        criterion: Name of the criterion that ranks the fits.
     """
 
     sparse: int
@@ -78,10 +78,10 @@ class Plan(NamedTuple):
 
     @property
     def starts(self) -> int:
-        """Starts of either kind."""
+        """Number of starts of both kinds."""
         return self.sparse + self.dense
 
     @property
     def fits(self) -> int:
-        """Most fits a dataset may get."""
+        """Largest number of fits of a dataset."""
         return self.starts + self.moves

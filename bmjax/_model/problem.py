@@ -1,4 +1,4 @@
-"""The data that flows through a fit: the problem, the state of the iteration and its verdict.
+"""The data of a fit: the problem, the state of the iteration and its status.
 
 One name for one thing, here and everywhere else:
 
@@ -33,22 +33,22 @@ from bmjax._runtime.backend import Array, namespace, sigmoid
 
 
 class Problem(NamedTuple):
-    """One dataset and what is held fixed while it is fitted.
+    """One dataset with all that is fixed during its fit.
 
     Attributes:
-        X: Features, feature-major.
+        X: Features, one row each (feature-major).
         y: Target.
-        noise_precision: The noise precision where it is known, else None (it is learned).
+        noise_precision: The known noise precision, or None to learn it.
         prune_threshold: A feature whose mean mask falls below this is pruned.
-        sample_weights: How often each sample counts, None for once. A row that counts zero times
-            must hold finite numbers all the same.
-        unmasked: Features that are never masked and never pruned, None for none.
-        of_features: How many features the dataset has, where some of them have no row in X or
-            some rows of X only fill it up; None where every row is a feature and all are there.
+        sample_weights: How often each sample counts, None for once each. A row of weight zero must
+            still hold finite numbers.
+        unmasked: Whether each feature is never masked and never pruned, None for none.
+        of_features: Number of features of the dataset, if some of them have no row in X or some
+            rows of X are padding; None if the rows of X are all its features.
         family: The distribution of y given its predictor, None for the Gaussian; see `family`.
-        log_base: What the log likelihood has beside the Gaussian's, None for nothing: a constant of
-            the problem, of those that touch another family's likelihood.
-        groups: Columns that have their mask and rate in common, None where each has its own.
+        log_base: The log likelihood minus that of the Gaussian problem, for a problem that touches
+            the likelihood of another family; None for zero.
+        groups: Groups of columns that share their mask and rate, None if each has its own.
 
     Example:
         >>> import jax.numpy as jnp
@@ -73,21 +73,21 @@ class Problem(NamedTuple):
 
     @property
     def num_features(self) -> Int[Array, ""]:
-        """Number of features that the dataset has."""
+        """Number of features of the dataset."""
         if self.of_features is None:
             return np.asarray(len(self.X), np.int32)
         return self.of_features
 
     @property
     def num_samples(self) -> int | Float[Array, ""]:
-        """Number of samples n, the sum of their weights."""
+        """Number of samples n, the sum of the sample weights."""
         if self.sample_weights is None:
             return self.X.shape[1]
         return self.sample_weights.sum()
 
     @property
     def num_rows(self) -> int | Int[Array, ""]:
-        """Number of rows that count at all."""
+        """Number of rows of weight above zero."""
         if self.sample_weights is None:
             return self.X.shape[1]
         return (self.sample_weights > 0).sum(dtype="int32")
@@ -100,14 +100,14 @@ class Problem(NamedTuple):
 
     @property
     def maskable(self) -> Bool[Array, " k"]:
-        """The features that may be masked and pruned."""
+        """Whether each feature may be masked and pruned."""
         if self.unmasked is None:
             return namespace(self.X).ones(len(self.X), bool)
         return ~self.unmasked
 
     @property
     def dtype(self) -> Any:
-        """The floating-point type that the fit is made in."""
+        """The floating-point type of the fit."""
         return self.y.dtype
 
     @property
@@ -120,7 +120,7 @@ class Problem(NamedTuple):
         """Sum of squares of each feature."""
         if not isinstance(self.X, np.ndarray):
             return self.total(self.X**2)
-        # Without an array of the size of X; rows that count zero times are zero.
+        # Without an array of the size of X; rows of weight zero are zero.
         weights = self.sample_weights
         if weights is None or np.isin(weights, (0, 1)).all():
             return np.einsum("kn,kn->k", self.X, self.X)
@@ -137,7 +137,7 @@ class Problem(NamedTuple):
         return smallest_variance(self.target_square)
 
     def weighted(self, values: Float[Array, "*d n"]) -> Float[Array, "*d n"]:
-        """Values of the samples, each as often as its sample counts."""
+        """Values of the samples times the sample weights."""
         if self.sample_weights is None:
             return values
         return values * namespace(values).broadcast_to(self.sample_weights, values.shape)
@@ -154,17 +154,17 @@ class Problem(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The totals of a dataset: all of a `Problem` that does not need its rows.
+    """The totals of a dataset: the parts of a `Problem` that do not need its rows.
 
     Attributes:
-        num_samples: Number of samples n, the sum of their weights.
-        num_rows: Number of rows that count at all.
+        num_samples: Number of samples n, the sum of the sample weights.
+        num_rows: Number of rows of weight above zero.
         mean_squares: Mean square of each feature.
         target_square: Mean square of the target.
-        maskable: The features that may be masked and pruned.
-        noise_precision: The noise precision where it is known, else None (it is learned).
+        maskable: Whether each feature may be masked and pruned.
+        noise_precision: The known noise precision, or None to learn it.
         prune_threshold: A feature whose mean mask falls below this is pruned.
-        log_base, family: As of a `Problem`.
+        log_base, family: As in a `Problem`.
     """
 
     num_samples: Float[Array, ""]
@@ -179,7 +179,7 @@ class Totals(NamedTuple):
 
     @property
     def groups(self) -> None:
-        """None: where there are groups, the rows are in memory."""
+        """None, since groups require the rows in memory."""
 
     @property
     def log_samples(self) -> Float[Array, ""]:
@@ -188,12 +188,12 @@ class Totals(NamedTuple):
 
     @property
     def num_features(self) -> Int[Array, ""]:
-        """Number of features that the dataset has."""
+        """Number of features of the dataset."""
         return np.asarray(len(self.mean_squares), np.int32)
 
     @property
     def dtype(self) -> Any:
-        """The floating-point type that the fit is made in."""
+        """The floating-point type of the fit."""
         return self.mean_squares.dtype
 
     @property
@@ -203,7 +203,7 @@ class Totals(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything an iteration changes. Pruning clears `active`; no shape ever changes.
+    """Everything that an iteration changes. Pruning clears `active`; shapes never change.
 
     The inclusion rate is carried as its log-odds because both ends matter: near one, `1 - pi`
     is lost in float32 at 6e-8; near zero `pi` spans many orders of magnitude. A rate of exactly
@@ -254,16 +254,16 @@ def smallest_variance(target_square: Float[Array, ""]) -> Float[Array, ""]:
 
 
 class Status(IntEnum):
-    """How a fit ended, one code per dataset. `message` says it in words, with the remedy.
+    """The status of a fit, one code for each dataset. Its `message` explains it, with the remedy.
 
     Attributes:
-        RUNNING: 0, the fit has not ended; also of moves that were not made.
+        RUNNING: 0, the fit has not ended; also the code of moves that were not made.
         CONVERGED: 1, every parameter is within the tolerance of its fixed point.
-        MAX_STEPS: 2, stopped at `max_steps` before that.
-        STALLED: 3, the bound no longer rises, or rounding hides what is left.
+        MAX_STEPS: 2, stopped at `max_steps` before it converged.
+        STALLED: 3, the bound no longer rises, or the remaining moves are below rounding.
         EXACT_FIT: 4, the data are fitted to rounding error.
         NON_FINITE: 5, NaN, infinity, or values whose squares the type cannot hold.
-        SEPARATED: 6, of two outcomes: the features tell them apart without error.
+        SEPARATED: 6, the features tell two outcomes apart without error.
 
     Example:
         >>> import bmjax
@@ -284,7 +284,7 @@ class Status(IntEnum):
 
     @property
     def message(self) -> str:
-        """The verdict as a sentence."""
+        """The status explained in a sentence or two."""
         return _MESSAGES[self]
 
 
@@ -323,14 +323,14 @@ _MESSAGES = {
 }
 
 
-# A column that varies by no more than this many roundings of its size is constant.
+# A column that varies by no more than this many roundings of its mean counts as constant.
 DUST = 16
 
 
 def centred(
     data: Problem, values: Float[Array, "*d n"]
 ) -> tuple[Float[Array, "*d n"], Float[Array, "*d"]]:
-    """Values less their mean, and the mean, in two rounds for the sake of float32."""
+    """Values minus their mean, and the mean, in two rounds for accuracy in float32."""
     xp = namespace(values)
     first = data.mean(values)
     left = values - first[..., None]

@@ -1,7 +1,7 @@
 """The steps of the paper's algorithms, each a pure function of a problem and a state.
 
-Every step is usable alone and under `jit`, `vmap` and `grad`. The E step maximises the bound in
-one mask mean after another, the M step in all parameters at once, the G step moves the weights
+Every step can be used alone and under `jit`, `vmap` and `grad`. The E step maximises the bound in
+one mask mean after another, the M step in all parameters at once, and the G step moves the weights
 and the inclusion rates along a preconditioned gradient; pruning clears entries of `active`.
 """
 
@@ -35,8 +35,8 @@ def e_step(problem: Problem, state: State, sweeps: int = 1) -> State:
 
     Args:
         problem: The dataset.
-        state: Where to start. Only `mask_mean` changes; pruned features get zero.
-        sweeps: How many times to visit all features.
+        state: The state to start from. Only `mask_mean` changes; pruned features get zero.
+        sweeps: Number of sweeps over all features.
 
     Returns:
         The state with new mask means.
@@ -79,12 +79,12 @@ def prune(problem: Problem, state: State) -> State:
 def survivors(
     problem: Problem | Totals, state: State, mean_mask: Float[Array, " k"]
 ) -> Bool[Array, " k"]:
-    """The active features that pruning leaves."""
+    """Whether each feature is active and kept by pruning."""
     return state.active & ((mean_mask >= problem.prune_threshold) | ~problem.maskable)
 
 
 def restrict(state: State, active: Array) -> State:
-    """The state with only the given features active and all else of the others set to zero."""
+    """The state with only the given features active, and all values of the others set to zero."""
     xp = namespace(state)
     return state._replace(
         active=active,
@@ -99,10 +99,11 @@ def m_step(problem: Problem, state: State) -> State:
     """The parameters that maximise the bound at the state's mask means.
 
     Equations (12)-(14) of the paper (`FAB_Mstep1` to `FAB_Mstep3`): weights by a Cholesky solve
-    with Omega, then the noise precision, and each inclusion the mean of its masks.
+    with Omega, then the noise precision, and each inclusion rate as the mean of the feature's mask
+    means.
 
     Args:
-        problem: The dataset. A known noise precision stays as it is.
+        problem: The dataset. A known noise precision stays unchanged.
         state: Only `mask_mean` and `active` are read.
 
     Returns:
@@ -128,18 +129,19 @@ def g_step(
     optimizer: optax.GradientTransformation,
     optimizer_state: "optax.OptState",
 ) -> "tuple[State, optax.OptState]":
-    """A gradient step in (weights, inclusion) in the place of the M step.
+    """A gradient step in (weights, inclusion) in place of the M step.
 
-    Equation (20) of the paper (`FAB_Gstep`) when the optimizer is
-    `paper_optimizer`. The gradient handed over is that of minus the bound, as optax
-    expects, in the coordinates (weights, inclusion). Inclusion is clipped to [0, 1] afterwards;
-    the noise precision keeps its closed form, equation (13) (the paper prints (14), an erratum).
+    This is equation (20) of the paper (`FAB_Gstep`) if the optimizer is `paper_optimizer`. The
+    optimizer is given the gradient of minus the bound, as optax expects, in the coordinates
+    (weights, inclusion). Inclusion is clipped to [0, 1] afterwards; the noise precision keeps its
+    closed form, equation (13) (the paper prints (14), an erratum).
 
     Args:
         problem: The dataset.
-        state: The gradient is taken here.
+        state: The state at which the gradient is taken.
         optimizer: Any optax transformation of a `Parameters` tree.
-        optimizer_state: Its state, from `optimizer.init(Parameters(weights, inclusion))`.
+        optimizer_state: The state of the optimizer, from `optimizer.init(Parameters(weights,
+            inclusion))`.
 
     Returns:
         The new state and the new optimizer state.
@@ -166,16 +168,15 @@ def g_step(
 def maximise(
     problem: Problem, state: State, active: Bool[Array, " k"] | None = None
 ) -> tuple[State, Leftover]:
-    """The M step at the masks of a state, and what it leaves of y.
+    """The M step at the masks of a state, and the part of y that it leaves unexplained.
 
-    From sums around zero weights, so that the new ones are a function of the masks alone and come
-    to rest with them; from the residual that a sweep leaves they would go on moving by its
-    rounding.
+    It uses sums around zero weights, so that the new weights depend on the masks only and are at
+    rest when these are; from the residual of a sweep they would keep moving by its rounding.
 
     Args:
         problem: The dataset.
-        state: Only masks, and what is active, are read.
-        active: The features to keep. Default: those that pruning leaves.
+        state: Only `mask_mean` and `active` are read.
+        active: Whether to keep each feature. Default: those that pruning keeps.
     """
     blank = state._replace(weights=namespace(state).zeros_like(state.weights))
     sums, masked = masked_sums(problem, blank, problem.y)
@@ -192,10 +193,10 @@ def em_iteration(
     sweeps: int,
     residual_weights: Float[Array, " k"] | None = None,
 ) -> tuple[State, Leftover]:
-    """E step, pruning and M step, the residual handed on from one iteration to the next.
+    """E step, pruning and M step, with the residual passed from one iteration to the next.
 
-    The masks of pruned features are not cleared, which would be a pass over all of them: call
-    `restrict` once at the end. `residual_weights` as for `sweep`.
+    The masks of pruned features are not cleared, which would take a pass over all of them: call
+    `restrict` once at the end. `residual_weights` is as for `sweep.over_features`.
     """
     state = over_features(problem, state, residual, sweeps, True, residual_weights)
     return maximise(problem, state)
@@ -208,10 +209,10 @@ def ascend(
     optimizer: optax.GradientTransformation,
     optimizer_state: optax.OptState,
 ) -> tuple[State, optax.OptState]:
-    """The G step from a residual already at hand.
+    """The G step, equation (20), from a residual that is already known.
 
     Raises:
-        ValueError: If groups of columns share their masks: the paper's preconditioner is of one
+        ValueError: If groups of columns share their masks: the paper's preconditioner is for one
             weight and one rate.
     """
     if problem.groups is not None:
@@ -221,7 +222,7 @@ def ascend(
     pi = jnp.where(state.active, state.inclusion, 0)
     weights = jnp.where(state.active, state.weights, 0)
     slope_weights = state.noise_precision * (sums.slope - sums.variance * weights)
-    # dG/dpi = (mean mask - pi) (n / (pi (1 - pi)) + 1 / (2 pi^2)); none where pi is 0 or 1.
+    # dG/dpi = (mean mask - pi) (n / (pi (1 - pi)) + 1 / (2 pi^2)); zero where pi is 0 or 1.
     moves = state.active & (pi > 0) & (pi < 1)
     p, q = jnp.where(moves, pi, 0.5), jax.nn.sigmoid(-jnp.where(moves, state.log_odds, 0))
     slope_inclusion = (sums.kept * q - sums.left_out * p) / n * (n / (p * q) + 0.5 / p**2)
@@ -243,27 +244,27 @@ def ascend(
 
 
 def exact_fit(problem: Problem | Totals, state: State) -> Bool[Array, ""]:
-    """Whether the noise precision, if it is learned, has come to its cap."""
+    """Whether the noise precision, if it is learned, has reached its cap."""
     xp = namespace(state)
     if problem.noise_precision is not None:
         return xp.asarray(False)
-    at_floor = state.noise_precision * problem.noise_floor > 0.99  # one, but for rounding
+    at_floor = state.noise_precision * problem.noise_floor > 0.99  # 1, except for rounding
     return at_floor & xp.any(state.active)
 
 
 def _with_noise_precision(
     problem: Problem, state: State, masked: Float[Array, "k n"], variance: Array
 ) -> tuple[State, Leftover]:
-    """Equation (13) at the state's masks and weights, by residuals and not by their expansion.
+    """The noise precision, equation (13), by residuals instead of the paper's expansion.
 
-    The paper's expanded form cancels: at a noise variance of eps times that of y nothing of it
-    is left.
+    The paper's expanded form cancels: at a noise variance of eps times that of y only rounding is
+    left.
 
     Args:
         problem: The dataset.
         state: The state.
         masked: X o M.
-        variance: What the masks' own variance adds to the products of its columns.
+        variance: The part of the products of its columns that is due to the variance of the masks.
     """
     left = problem.y - state.weights @ masked
     sum_squares = problem.total(left**2) + variance_along(state.weights, variance)

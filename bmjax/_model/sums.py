@@ -1,4 +1,4 @@
-"""The sums of a pass over the samples, and the M step that follows from them alone."""
+"""The sums of a pass over the samples, and the M step, which depends only on them."""
 
 from typing import NamedTuple
 
@@ -12,17 +12,17 @@ from bmjax._runtime.backend import Array, namespace
 class MaskedSums(NamedTuple):
     """Sums over samples at the masks of a state and the residual of its weights.
 
-    All that an M step or a G step needs, never a (n, k, k) table. Every sum is weighted by sample,
-    and around the weights, which are close: no square cancels.
+    They are all that an M step or a G step needs, without a (n, k, k) table. Every sum is weighted
+    by sample. With weights close to the new ones, no square cancels.
 
     Attributes:
         gram: (X o M)'(X o M).
-        variance: sum_n x_nk^2 Var[z_nk], what the masks' own variance adds to its diagonal; with
-            groups a matrix, of the products of columns that share their masks.
+        variance: sum_n x_nk^2 Var[z_nk], which the variance of the masks adds to the diagonal of
+            `gram`; with groups a matrix, for the products of columns that share their masks.
         slope: (X o M)'residual.
         square: ||residual||^2.
-        kept: Sum of each mask.
-        left_out: Sum of one minus each mask, taken apart so that it is exact near one.
+        kept: Sum of the mask means of each feature.
+        left_out: Sum of one minus each mask mean, computed separately to be exact near one.
     """
 
     gram: Float[Array, "k k"]
@@ -41,7 +41,7 @@ class MaskedSums(NamedTuple):
 def masked_sums(
     problem: Problem, state: State, residual: Float[Array, " n"]
 ) -> tuple[MaskedSums, Float[Array, "k n"]]:
-    """The sums at the masks of a state, whose weights leave a residual; and X o M."""
+    """The sums at the masks of a state, given the residual of its weights, and X o M."""
     masked = problem.X * state.mask_mean
     counted, left = problem.weighted(masked), problem.weighted(residual)
     sums = MaskedSums(
@@ -52,7 +52,7 @@ def masked_sums(
         kept=problem.total(state.mask_mean),
         left_out=problem.total(1 - state.mask_mean),
     )
-    if problem.groups is not None:  # to the bit, in whatever order they were added up
+    if problem.groups is not None:  # equal to the bit, whatever the order of the additions
         tied = problem.groups.tied
         sums = sums._replace(kept=tied(sums.kept), left_out=tied(sums.left_out))
     return sums, masked
@@ -61,10 +61,10 @@ def masked_sums(
 def mask_variance(
     problem: Problem, mask: Float[Array, "k n"]
 ) -> Float[Array, " k"] | Float[Array, "k k"]:
-    """What the variance of the masks adds to the products of the masked columns.
+    """The part of the products of the masked columns that is due to the variance of the masks.
 
-    The diagonal where every column has masks of its own, else a matrix: columns of one group come
-    and go together.
+    It is a diagonal if every column has its own masks, else a matrix, since columns of one group
+    are masked together.
     """
     spread = mask - mask**2
     if problem.groups is None:
@@ -76,14 +76,14 @@ def mask_variance(
 def variance_along(
     weights: Float[Array, " k"], variance: Float[Array, " k"] | Float[Array, "k k"]
 ) -> Float[Array, ""]:
-    """The variance that the masks give to the sum of the masked columns, each times its weight."""
+    """The variance, due to the masks, of the sum of the masked columns times their weights."""
     if variance.ndim == 1:
         return weights**2 @ variance
     return weights @ variance @ weights
 
 
 def of_columns(variance: Float[Array, " k"] | Float[Array, "k k"]) -> Float[Array, "k k"]:
-    """The variance that the masks give to the products of columns, as a matrix."""
+    """The part of the products of columns that is due to the masks, as a matrix."""
     return namespace(variance).diag(variance) if variance.ndim == 1 else variance
 
 
@@ -92,7 +92,7 @@ class Leftover(NamedTuple):
 
     Attributes:
         residual: y - (X o M) weights.
-        sum_squares: E||y - (X o Z) weights||^2, the residual's and the masks' own variance.
+        sum_squares: E||y - (X o Z) weights||^2, from the residual and the variance of the masks.
     """
 
     residual: Float[Array, " n"]
@@ -102,16 +102,16 @@ class Leftover(NamedTuple):
 def weights_and_rates(
     problem: Problem | Totals, before: State, sums: MaskedSums, active: Bool[Array, " k"]
 ) -> State:
-    """The M step but for the noise precision: equations (12) and (14) over some features.
+    """The M step without the noise precision: equations (12) and (14) over some features.
 
     Args:
         problem: The dataset.
-        before: The state whose masks and weights the sums are of.
-        sums: The sums.
-        active: The features to keep.
+        before: The state whose masks and weights the sums use.
+        sums: The sums at that state.
+        active: Whether to keep each feature.
 
     Returns:
-        The state with new weights and log-odds, with the features active.
+        The state with new weights and log-odds, and with these features active.
     """
     xp, n = namespace(sums), problem.num_samples
     held = xp.where(active, before.weights, 0)
@@ -128,7 +128,7 @@ def weights_and_rates(
 
 
 def log_odds_of(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Float[Array, " k"]:
-    """log(rate / complement), infinite at the ends without infinite derivatives there."""
+    """log(rate / complement), infinite at the ends, but with finite derivatives there."""
     xp = namespace(rate, complement)
     inside = (rate > 0) & (complement > 0)
     ends = xp.where(rate > 0, xp.full_like(rate, xp.inf), -xp.inf)
@@ -137,7 +137,7 @@ def log_odds_of(rate: Float[Array, " k"], complement: Float[Array, " k"]) -> Flo
 
 
 def precision_of(problem: Problem | Totals, noise_variance: Float[Array, ""]) -> Float[Array, ""]:
-    """One over the noise variance, capped where that is rounding; or what is known."""
+    """The noise precision: one over the variance, capped if that is rounding, or the known one."""
     if problem.noise_precision is not None:
         return problem.noise_precision
     return 1 / namespace(noise_variance).maximum(noise_variance, problem.noise_floor)

@@ -1,4 +1,4 @@
-"""The E step's sweep: one feature's masks after another's, given the masks of the others."""
+"""The sweep of the E step: the masks of one feature after another, given those of the others."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,12 +21,12 @@ def over_features(
     skip_pruned: bool = False,
     residual_weights: Float[Array, " k"] | None = None,
 ) -> State:
-    """The E step from a residual already at hand.
+    """The E step, equation (11), from a residual that is already known.
 
     With `skip_pruned` pruned features cost nothing: the active ones come first and the loop ends
-    after them, and the masks of pruned ones are left as they are, without effect since their
-    weights are zero. Such a loop has no reverse-mode derivative, so the steps alone do without.
-    `residual_weights` are those that the residual was left with, if not those of the state.
+    after them, and the masks of pruned ones are unchanged, without effect since their weights are
+    zero. Such a loop has no reverse-mode derivative, so the steps used alone do not skip.
+    `residual_weights` are the weights of the residual, if they are not those of the state.
     """
     if problem.groups is not None:
         return _over_groups(problem, problem.groups, state, sweeps, skip_pruned)
@@ -39,11 +39,11 @@ def over_features(
 def _over_groups(
     problem: Problem, groups: Groups, state: State, sweeps: int, skip_pruned: bool
 ) -> State:
-    """The E step where groups of columns have their masks in common.
+    """The E step if groups of columns share their masks.
 
-    A group is a feature of weight one, the sum of its columns times their weights, in the place of
-    its first column. The residual follows weights and masks anew, since one left by other weights
-    does not tell what a group had explained.
+    A group is a feature of weight one, the sum of its columns times their weights, in the row of
+    its first column. The residual is computed from the weights and masks, since that of other
+    weights does not determine what a group has explained.
     """
     weights = jnp.where(state.active, state.weights, 0)
     effects = groups.summed(problem.X * weights[:, None])
@@ -58,9 +58,10 @@ def _over_groups(
 def mask_offset(
     state: State, n: int | Float[Array, ""], columns: Int[Array, " k"] | int = 1
 ) -> Float[Array, " k"]:
-    """What every sample adds to the log-odds of a mask: logit(pi) - d / (2 n pi), d its columns.
+    """The term of a mask's log-odds that is common to all samples: logit(pi) - d / (2 n pi).
 
-    -inf for a pruned feature or inclusion 0, inf for inclusion 1: the sigmoid is then exact.
+    d is the number of columns of the feature's group, 1 without groups (equation (11)). The offset
+    is -inf for a pruned feature or inclusion 0 and inf for inclusion 1: the sigmoid is then exact.
     """
     live = state.active & (state.log_odds > -jnp.inf)
     log_odds = jnp.where(live, state.log_odds, 0)
@@ -77,16 +78,16 @@ def visit(  # noqa: PLR0913 - the loop's parts, kept apart so that it compiles o
     skip_pruned: bool,
     residual_weights: Float[Array, " k"] | None = None,
 ) -> tuple[Float[Array, "k n"], Float[Array, " n"]]:
-    """Masks and residual after all features have been visited so many times.
+    """Mask means and residual after a number of sweeps over all features.
 
     Args:
         X: Features.
-        state: Weights, noise precision and what is active; its masks are not looked at.
-        offset: What every sample adds to the log-odds of a mask.
-        carry: Masks and residual before.
-        sweeps: How many times.
-        skip_pruned: See `sweep`.
-        residual_weights: See `sweep`.
+        state: The state, of which weights, noise precision and `active` are read.
+        offset: The term of the log-odds that is common to all samples, from `mask_offset`.
+        carry: Mask means and residual before the sweeps.
+        sweeps: Number of sweeps.
+        skip_pruned: See `over_features`.
+        residual_weights: See `over_features`.
     """
     k = len(X)
     weights = jnp.where(state.active, state.weights, 0)
@@ -120,7 +121,7 @@ def visit(  # noqa: PLR0913 - the loop's parts, kept apart so that it compiles o
 
 
 def _shared_by_lanes(combine: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A value as it is; under `vmap` one for all lanes, combined from theirs along axis 0."""
+    """The identity; under `vmap` one value for all lanes, combined from theirs along axis 0."""
 
     @jax.custom_batching.custom_vmap
     def shared(value):
@@ -135,8 +136,8 @@ def _shared_by_lanes(combine: Callable[[Array], Array]) -> Callable[[Array], Arr
 
 
 def residual(problem: Problem, state: State) -> Float[Array, " n"]:
-    """What the expected masks leave of y, y - (X o M) weights."""
-    # A product, since XLA on CPU takes seconds for a sum over the rows of (50, 1e6) numbers.
+    """The residual of y at the mask means, y - (X o M) weights."""
+    # As a product, since XLA on a CPU takes seconds for a sum over the rows of (50, 1e6) numbers.
     return problem.y - state.weights @ (problem.X * state.mask_mean)
 
 

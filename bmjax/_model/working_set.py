@@ -1,9 +1,9 @@
-"""The features that a fit works on: a few slots, into which columns of X are gathered.
+"""The working set of a fit: a few slots, into which columns of X are gathered.
 
-A fit, its M step, bound and uncertainty see m slots; all k features are met only where starts are
-found and moves are judged. Slots are in the order of the features, so that an E step visits them
-in the order in which it would visit all. Where there are as many slots as features, every feature
-has the slot of its number and nothing is gathered.
+A fit, its M step, bound and uncertainty work on m slots; all k features are needed only to find
+starts and to judge moves. Slots are in the order of the features, so that an E step visits them in
+the order in which it would visit all. If there are as many slots as features, every feature has the
+slot of its number and nothing is gathered.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from bmjax._runtime.backend import Array, namespace, put, take
 
 T = TypeVar("T")
 
-# Numbers of X that the host works on at a time, so that temporary arrays stay small and in cache.
+# Size of the blocks of X that the host works on, so that temporary arrays stay in the cache.
 _BLOCK = 2**20
 
 
@@ -27,8 +27,8 @@ def slots_for(support: Bool[Array, " k"], slots: int) -> Int[Array, " m"]:
     """The feature in each slot, k in empty slots; every feature in the slot of its number if m = k.
 
     Args:
-        support: The features that need a slot, no more than there are.
-        slots: How many slots there are, m.
+        support: Whether each feature needs a slot; at most m do.
+        slots: Number of slots, m.
     """
     k = len(support)
     if slots == k:
@@ -40,7 +40,7 @@ def slots_for(support: Bool[Array, " k"], slots: int) -> Int[Array, " m"]:
 
 
 def gathered(problem: Problem, features: Int[Array, " m"]) -> Problem:
-    """The problem of the features in the slots; an empty slot holds a column of zeros."""
+    """The problem restricted to the features in the slots; an empty slot holds zeros."""
     k = len(problem.X)
     if len(features) == k:
         return problem
@@ -60,14 +60,14 @@ def gathered(problem: Problem, features: Int[Array, " m"]) -> Problem:
 
 
 def taken(values: Array, features: Int[Array, " m"]) -> Array:
-    """Rows of values by feature as rows by slot, zero in empty slots."""
+    """Rows by feature gathered as rows by slot, zero in empty slots."""
     if len(features) == len(values):
         return values
     return take(values, features)
 
 
 def spread(values: Array, features: Int[Array, " m"], k: int) -> Array:
-    """Values by slot along the last axis as values by feature, zero where there is no slot."""
+    """Values by slot along the last axis as values by feature, zero for those without a slot."""
     if len(features) == k:
         return values
     xp = namespace(values, features)
@@ -76,7 +76,7 @@ def spread(values: Array, features: Int[Array, " m"], k: int) -> Array:
 
 
 def arranged(state: State, features: Int[Array, " m"], k: int) -> tuple[State, Int[Array, " m"]]:
-    """The state with its slots in the order of the features, those of pruned ones emptied."""
+    """The state with its slots in the order of the features, and slots of pruned ones emptied."""
     if len(features) == k:
         return state, features
     xp = namespace(state, features)
@@ -98,13 +98,14 @@ def summed(
     part: Problem,
     state: State,
 ) -> T:
-    """Sums over samples; on the host from some samples at a time, which stay in cache.
+    """Sums over samples, computed on the host from blocks of samples that stay in the cache.
 
     Args:
-        of_samples: The sums of some samples, from the problem, its part and the state there.
+        of_samples: A function for the sums of some samples, from the problem, its part and the
+            state.
         problem: The dataset.
-        part: Its features in the slots.
-        state: A state that is about the slots.
+        part: The problem of the features in the slots.
+        state: A state of the slots.
     """
     n, rows = len(problem.y), max(_BLOCK // len(problem.X), 1)
     if namespace(problem) is jnp or n <= rows:
@@ -120,7 +121,7 @@ def summed(
 
 
 def _samples(problem: Problem, some: slice) -> Problem:
-    """The problem of some of the samples."""
+    """The problem restricted to some of the samples."""
     counts = problem.sample_weights
     return problem._replace(
         X=problem.X[:, some],
