@@ -1,1 +1,1 @@
-"""From one start to one optimum: the paper's solvers, the accelerated one, when to stop."""
+"""Solvers, from one start to one optimum: the paper's, the accelerated one, the stopping rule."""

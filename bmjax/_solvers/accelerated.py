@@ -1,15 +1,16 @@
 """The default solver: EM with a safeguarded extrapolation of each inclusion rate.
 
-EM moves the log-odds of an idle feature by about 1 / (2 n) a step on its way to being pruned, and
-those of a weak one as slowly to where it stays. Both are sequences that can be extrapolated, each
-feature by itself: if two successive moves are r1 and r2, a sequence that converges linearly has
-r2 rho / (1 - rho) to go, rho = r2 / r1 (Aitken's delta-squared), and one with rho >= 1 a long way.
+EM moves the log-odds of an idle feature by about 1 / (2 n) a step until it is pruned, and those of
+a weak feature to their limit as slowly. Both are sequences that can be extrapolated, each feature
+separately: if two successive moves are r1 and r2, a sequence that converges linearly has a distance
+of r2 rho / (1 - rho) left, rho = r2 / r1 (Aitken's delta-squared), and one with rho >= 1 a long
+distance.
 
-Which features stay is decided within some ten cycles of this. What is left is a weak feature or two
-that slide along a ridge where weight * inclusion hardly changes, too slowly for two moves side by
-side to show how the course bends. So once no feature has been pruned for a while, rho is taken from
-the cycle before, which lies further back (the secant method), and the weight goes along with its
-inclusion rate. Done from the first cycle on, that would keep features that are better pruned.
+The support is decided within some ten such cycles. What remains is a weak feature or two that slide
+along a ridge on which weight * inclusion hardly changes, too slowly for two adjacent moves to show
+the curvature of the course. So once no feature has been pruned for a while, rho is taken from the
+previous cycle, which is further back (the secant method), and the weight is extrapolated with its
+inclusion rate. Done from the first cycle on, this would keep features that should be pruned.
 """
 
 from __future__ import annotations
@@ -31,24 +32,26 @@ from bmjax._solvers.convergence import rest
 from bmjax._solvers.extrapolation import Landmark, along, log_inclusion_moves, rate_of_convergence
 from bmjax._solvers.safeguard import Progress, begin
 
-# Below the first the extrapolation would no longer be one; the second is beyond any use.
+# Limits of the trust: below the first there is hardly any extrapolation, and more than the second
+# is never useful.
 LEAST_TRUST, MOST_TRUST = 30.0, 1e6
-# Cycles without a rise of the bound after which extrapolation pauses. On tall data float32 shows a
-# rise of no less than a tenth of a nat, while moves still show the way for many cycles.
+# Number of cycles without a rise of the bound after which extrapolation pauses. On tall data
+# float32 does not resolve rises below a tenth of a nat, while moves are still informative for many
+# cycles.
 _PATIENCE = 50
 
 
 class AcceleratedCarry(NamedTuple):
-    """What `Accelerated` carries.
+    """The carry of `Accelerated`.
 
     Attributes:
         state: The state, always the outcome of an EM iteration.
-        residual: y - (X o M) weights there.
-        progress: The bounds of the states, a step a cycle.
+        residual: y - (X o M) weights at this state.
+        progress: The course of the bound, one step for each cycle.
         trust: Largest extrapolation, as a multiple of the last EM move.
-        moves: How far the last cycle's first two EM iterations each moved every log inclusion.
-        landmark: Where the last cycle measured the course.
-        calm: Cycles since a feature was pruned.
+        moves: Moves of every log inclusion rate by the first two EM iterations of the last cycle.
+        landmark: The point at which the last cycle measured the course.
+        calm: Number of cycles since a feature was pruned.
     """
 
     state: State
@@ -65,8 +68,8 @@ class Candidate(NamedTuple):
 
     Attributes:
         state: The state.
-        residual: y - (X o M) weights there.
-        bound: Its bound, evaluated where it is needed.
+        residual: y - (X o M) weights at this state.
+        bound: A function for the lower bound at this state, called only if it is needed.
     """
 
     state: State
@@ -80,19 +83,19 @@ class Accelerated:
 
     Two EM iterations measure how each log-odds moves; the extrapolated rates are then given to a
     third, which re-estimates masks and weights. Its outcome is kept if the bound has not fallen
-    below that of the last one kept, or if a feature was pruned; else the second iteration's is.
-    So the bound never falls from cycle to cycle while the active set stands. The trust in the
-    extrapolation grows when it is kept and shrinks when not. After `calm` cycles without pruning
-    the course is judged from one cycle to the next, and weights move with their rates. Free of the
-    units of every column.
+    below that of the last state kept, or if a feature was pruned; else the outcome of the second
+    iteration is kept. So the bound never falls from cycle to cycle while the active set is
+    unchanged. The trust in the extrapolation grows if it is kept and shrinks if not. After `calm`
+    cycles without pruning the course is judged from one cycle to the next, and weights are
+    extrapolated with their rates. The solver does not depend on the units of any column.
 
     Attributes:
         max_move: Longest extrapolation of a log-odds, in nats.
         trust: Largest extrapolation at the start, as a multiple of the last move.
         grow: Factor on the trust after an extrapolation that was kept.
         shrink: Divisor of the trust after one that was not.
-        calm: Cycles without pruning after which features are taken to be selected.
-        sweeps: Coordinate sweeps in each E step.
+        calm: Number of cycles without pruning after which the selection counts as finished.
+        sweeps: Number of coordinate sweeps in each E step.
 
     Example:
         >>> import bmjax
@@ -110,7 +113,7 @@ class Accelerated:
     iterations: ClassVar[int] = 3
 
     def __post_init__(self):
-        """Refuse bad options."""
+        """Refuse options that are out of range."""
         validate.count("sweeps", self.sweeps, low=1)
         validate.count("calm", self.calm, low=1)
         for name in ("max_move", "trust", "grow", "shrink"):
@@ -121,7 +124,7 @@ class Accelerated:
         return self.carry_at(state, sweep.residual(problem, state))
 
     def carry_at(self, state: State, residual: Float[Array, " n"]) -> AcceleratedCarry:
-        """The carry at a state whose residual is at hand."""
+        """The carry at a state whose residual is known."""
         dtype = state.weights.dtype
         return AcceleratedCarry(
             state=state,
@@ -134,11 +137,12 @@ class Accelerated:
         )
 
     def step(self, problem: Problem, carry: AcceleratedCarry) -> AcceleratedCarry:
-        """One cycle."""
+        """The carry after one cycle."""
 
         def iterate(i: Array, trail: tuple[Any, ...]) -> tuple[Any, ...]:
             first, last, residual, second, _ = trail
-            # The third iteration starts from beyond, with the residual of the second's weights.
+            # The third iteration starts from the extrapolated state, with the residual of the
+            # second's weights.
             beyond = i == 2
             moved = self.beyond(carry, first, last)
             start = last._replace(
@@ -169,14 +173,14 @@ class Accelerated:
         )
 
     def beyond(self, carry: AcceleratedCarry, first: State, second: State) -> State:
-        """The state that two EM iterations point to: rates and weights moved on."""
-        # Once the bound has stopped rising, what is left to extrapolate is rounding: plain EM
-        # settles where extrapolation would only stir.
+        """The state extrapolated from two EM iterations: rates and weights moved on."""
+        # Once the bound has stopped rising, only rounding is left to extrapolate: plain EM settles,
+        # which extrapolation would prevent.
         settling = carry.progress.idle > _PATIENCE
         trust = jnp.where(settling, 0, carry.trust)
         selected = carry.calm >= self.calm
         inside = second.active
-        for state in (carry.state, first, second):  # rates of exactly zero or one stand still
+        for state in (carry.state, first, second):  # rates of exactly zero or one do not move
             inside &= jnp.isfinite(state.log_odds)
         l0, l1, l2 = (jnp.where(inside, s.log_odds, 0) for s in (carry.state, first, second))
         rho, moving = rate_of_convergence(l0, l1, l2, carry.landmark, selected)
@@ -195,14 +199,14 @@ class Accelerated:
         second: Candidate,
         third: Candidate,
     ) -> AcceleratedCarry:
-        """The carry after a cycle: with the third state if its bound has not fallen.
+        """The carry after a cycle, with the third state if its bound has not fallen.
 
         Args:
             problem: The dataset.
-            carry: The carry before.
+            carry: The carry before the cycle.
             first: The state after one EM iteration.
-            second: After another one.
-            third: After one from beyond.
+            second: The state after another EM iteration.
+            third: The state after an EM iteration from the extrapolated state.
         """
         start, bound = carry.state, third.bound()
         slack = bound_slack(problem, bound)
@@ -211,7 +215,7 @@ class Accelerated:
         kept = jnp.isfinite(bound) & (pruned | (bound >= best - slack))
         trust = jnp.where(kept, carry.trust * self.grow, carry.trust / self.shrink)
         state, residual = select(kept, third[:2], second[:2])
-        # What the next extrapolation has to reach is the bound of the state it starts from.
+        # The next extrapolation has to reach the bound of the state that it starts from.
         own = jax.lax.cond(kept, lambda: bound, second.bound)
         changed = jnp.any(start.active != state.active)
         return AcceleratedCarry(
@@ -227,12 +231,12 @@ class Accelerated:
     def settled(
         self, problem: Problem | Totals, carry: AcceleratedCarry, tolerance: Float[Array, ""]
     ) -> Bool[Array, ""]:
-        """Whether the last EM iterations too predict that the fixed point is near.
+        """Whether the last EM iterations, too, predict that the fixed point is near.
 
-        From cycle to cycle long extrapolations and small EM moves alternate, so that the course
-        of the states alone may look as if it were dying down. Here d2^2 / (d1 - d2), the rest of
-        a geometric series, has to be within the tolerance too. A move within rounding counts as
-        none: whether it hides a drift is for the windows of `_stopping` to tell.
+        From cycle to cycle long extrapolations and small EM moves alternate, so that the states
+        alone may seem to converge. Here d2^2 / (d1 - d2), the rest of a geometric series, has to be
+        within the tolerance as well. A move within rounding counts as none: the windows of
+        `convergence` decide whether it hides a drift.
         """
         d1, d2 = carry.moves
         active = carry.state.active
@@ -247,13 +251,13 @@ class Accelerated:
         return steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: AcceleratedCarry) -> Bool[Array, ""]:
-        """Whether the bound has long stopped rising."""
+        """Whether the bound stopped rising long ago."""
         return carry.progress.stalled
 
     def _to_go(
         self, move: Float[Array, " k"], rho: Float[Array, " k"], trust: Float[Array, ""]
     ) -> Float[Array, " k"]:
-        """How far a course has still to go after a move, if each is rho times the one before."""
+        """The distance left of a course after a move, if each move is rho times the one before."""
         slowing = rho < 1
         factor = jnp.where(slowing, rho / jnp.where(slowing, 1 - rho, 1), trust)
         factor = jnp.where(rho > -1, jnp.minimum(factor, trust), 0)
@@ -261,5 +265,5 @@ class Accelerated:
 
 
 def _without_masks(state: State) -> State:
-    """The parameters of a state, so that its masks need not be kept."""
+    """The state without its masks, so that these need not be stored."""
     return state._replace(mask_mean=state.mask_mean[:, :0])

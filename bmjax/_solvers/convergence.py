@@ -1,15 +1,15 @@
-"""When a fit has converged: a prediction of how far every parameter still has to go.
+"""The stopping rule: a prediction of the distance of every parameter to its fixed point.
 
-A rule on the size of the last step cannot be trusted here. Plain EM moves the log-odds of an
-idle feature by about (1 - pi) / (2 n) a step while it heads for its pruning, so any fixed
-threshold is met at once when n is large. This rule compares two successive windows of steps
-instead. If a coordinate moved by d1 and then by d2, a linearly converging sequence still has
-d2 r / (1 - r) to go, r = d2 / d1; a steady or growing drift has r >= 1 and infinitely far to go.
+A rule on the size of the last step cannot be trusted here. Plain EM moves the log-odds of an idle
+feature by about (1 - pi) / (2 n) a step until it is pruned, so any fixed threshold is met at once
+if n is large. This rule compares two successive windows of steps instead. If a coordinate moved by
+d1 and then by d2, a linearly converging sequence has a distance of d2 r / (1 - r) left, r = d2 /
+d1; for a steady or growing drift r >= 1, and the distance is infinite.
 
 The coordinates have no units: log(inclusion), asinh(coef * rms(x) * sqrt(noise precision)), whose
 differences are relative to the larger of the effect and the noise, and half the log noise
-precision. So the verdict does not change with the scale of y or of a column, and the windows grow
-with the number of steps, so that it does not depend on n either.
+precision. So the verdict does not depend on the scale of y or of a column. The windows grow with
+the number of steps, so that it does not depend on n either.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Monitor(NamedTuple):
         last: Coordinates after the last step.
         oldest: Coordinates two windows before the next check.
         middle: Coordinates one window before the next check.
-        window: Steps in a window.
+        window: Number of steps in a window.
         next_check: The step at which the current window is full.
         pruned_at: The last step at which a feature was pruned.
     """
@@ -73,14 +73,14 @@ def observe(
     num_steps: Int[Array, ""],
     tolerance: Float[Array, ""],
 ) -> tuple[Monitor, Bool[Array, ""]]:
-    """Take note of a step.
+    """Update the monitor with a step.
 
     Args:
         problem: The dataset.
         monitor: The monitor so far.
-        before: State before the step.
-        after: State after it.
-        num_steps: Steps done, this one included.
+        before: The state before the step.
+        after: The state after the step.
+        num_steps: Number of steps done, including this one.
         tolerance: Largest predicted distance to the fixed point that counts as converged.
 
     Returns:
@@ -92,13 +92,14 @@ def observe(
 
     due = num_steps >= monitor.next_check
     comparable = num_steps - pruned_at >= 2 * monitor.window
-    # A cycle whose period divides the window looks like rest at its ends, hence the last step too.
+    # A cycle whose period divides the window looks like rest at its ends, so the last step counts
+    # too.
     near = jnp.all(jnp.abs(newest - monitor.last) <= tolerance)
     near &= _within(problem, monitor, newest, after, tolerance)
     converged = (due & comparable & near) | ~jnp.any(after.active)
 
-    # A check either slides by one window or, when windows have become short beside the steps
-    # done, doubles them: the two just seen are then the first of the next two.
+    # A check either slides by one window or, if windows have become short relative to the steps
+    # done, doubles them: the two just seen then form the first of the next two.
     grow = num_steps >= _WINDOW_FRACTION * monitor.window
     window = jnp.where(grow, 2 * monitor.window, monitor.window)
     waiting = monitor._replace(last=newest, pruned_at=pruned_at)
@@ -120,8 +121,8 @@ def _within(
 ) -> Bool[Array, ""]:
     """Whether every coordinate is predicted to be within the tolerance of its limit.
 
-    Two moves of a sequence that converges linearly say how far its limit is: with d1 and d2 their
-    lengths, d2^2 / (d1 - d2), Aitken's delta-squared.
+    Two moves of lengths d1 and d2 of a sequence that converges linearly give the distance to its
+    limit, d2^2 / (d1 - d2), Aitken's delta-squared.
     """
     rounding = rounding_of(newest)
     first = jnp.abs(monitor.middle - monitor.oldest)
@@ -131,12 +132,12 @@ def _within(
     to_go = (second + rounding) * (second + rounding) / jnp.where(slowing > 0, slowing, 1)
     predicted = (slowing > 0) & (to_go <= tolerance)
 
-    # A rate may also stand still: to rounding, or moving so slowly over the whole window that
-    # only rounding decides whether it speeds up or slows down. Where it can drift this counts only
-    # if a drift of 0.01 / n a step, a fiftieth of the usual one, would have shown within the
+    # A rate may also stand still: to rounding, or moving so slowly over the whole window that only
+    # rounding decides whether it speeds up or slows down. If it can drift, this counts only if a
+    # drift of 0.01 / n a step, a fiftieth of the usual one, would have been visible within the
     # window and is not lost in the rounding of a single step. On tall data in float32 it is lost,
-    # so a rate rests as well that is no faster than rounding alone may move it, in a step of up to
-    # three EM iterations. In float64 that is next to nothing.
+    # so a rate also counts as at rest if it moves no faster than rounding may move it, in a step of
+    # up to three EM iterations. In float64 that is negligible.
     k = len(state.active)
     window = monitor.window.astype(newest.dtype)
     drift = 0.01 / problem.num_samples
@@ -148,17 +149,17 @@ def _within(
     rate_still &= shows | ~can_drift
     rate_still |= second[:k] <= jnp.minimum(tolerance, 3 * rate_rounding(state) * window)
     # Weights and noise follow the rates and the masks at a speed that does not depend on n, so a
-    # quarter of the tolerance over a whole window is rest: in float32 the solution of the normal
-    # equations jitters by their condition number times the rounding.
+    # move of a quarter of the tolerance over a whole window counts as rest: in float32 the solution
+    # of the normal equations jitters by their condition number times the rounding.
     still = jnp.concatenate([rate_still, second[k:] <= jnp.maximum(0.25 * tolerance, rounding[k:])])
     return jnp.all(predicted | still)
 
 
 def crawl(problem: Problem | Totals, tolerance: Float[Array, ""]) -> Float[Array, ""]:
-    """Change of a log inclusion rate in one step that counts as none.
+    """The change of a log inclusion rate in one step that counts as none.
 
     A slope of the bound of s nats per unit of log inclusion moves it by s / n in an EM step; this
-    is the step of a slope of a hundredth of the tolerance.
+    is the step for a slope of a hundredth of the tolerance.
     """
     return 0.01 * tolerance / problem.num_samples
 
@@ -168,8 +169,8 @@ def rest(
 ) -> Float[Array, " k"]:
     """The move of each log inclusion rate in one EM iteration that counts as none.
 
-    Rounding, but where the type can tell no more than a slope of the bound of a hundredth of a nat
-    per unit, so that on tall data the drift of an idle feature is not taken for it.
+    It is the rounding of log inclusion, limited to the move by a slope of the bound of a hundredth
+    of a nat per unit, so that on tall data the drift of an idle feature does not count as rounding.
     """
     log_inclusion = jnp.where(state.active, jax.nn.log_sigmoid(state.log_odds), 0)
     drift = jnp.asarray(0.01 / problem.num_samples, log_inclusion.dtype)
@@ -178,11 +179,12 @@ def rest(
 
 
 def rate_rounding(state: State) -> Float[Array, " k"]:
-    """How far one EM iteration may move each log inclusion rate by rounding alone.
+    """The largest move of each log inclusion rate in one EM iteration that may be rounding.
 
-    Four roundings of its log-odds. A rate is a mean over samples, whose own roundings average out,
-    so that it comes to rest far more closely than `rounding_of` allows for. But masks near one are
-    rounded to a multiple of the spacing there, of which a part is left in the mean of however many.
+    These are four roundings of the log-odds. A rate is a mean over samples, whose roundings average
+    out, so that it comes to rest much more closely than `rounding_of` allows. But mask means near
+    one are rounded to a multiple of the spacing there, and a part of that remains in the mean of
+    any number of them.
     """
     eps = jnp.finfo(state.log_odds.dtype).eps
     live = state.active & jnp.isfinite(state.log_odds)
@@ -192,5 +194,5 @@ def rate_rounding(state: State) -> Float[Array, " k"]:
 
 
 def rounding_of(values: Float[Array, " d"]) -> Float[Array, " d"]:
-    """How far coordinates may be off by rounding alone."""
+    """The largest error of coordinates that may be rounding."""
     return 16 * jnp.finfo(values.dtype).eps * (1 + jnp.abs(values))

@@ -1,4 +1,4 @@
-"""How far a course of log-odds has still to go, judged from its last moves."""
+"""Extrapolation of a course of log-odds from its last moves."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from jaxtyping import Array, Bool, Float
 
 from bmjax._model.problem import State
 
-# Moves that a landmark has to be away for the difference to it to be one of the course.
+# Distance to a landmark, in moves, beyond which the difference to it shows the course.
 _FAR = 3.0
 
 
 class Landmark(NamedTuple):
-    """A point that a course has come by.
+    """A previous point of a course.
 
     Attributes:
-        log_odds: Log-odds of each inclusion rate there.
-        move: By how much an EM iteration moved them.
+        log_odds: Log-odds of each inclusion rate at that point.
+        move: The move of these log-odds by an EM iteration.
     """
 
     log_odds: Float[Array, " k"]
@@ -31,22 +31,22 @@ def rate_of_convergence(
     landmark: Landmark,
     selected: Bool[Array, ""],
 ) -> tuple[Float[Array, " k"], Bool[Array, " k"]]:
-    """The ratio of successive moves along each course, and which of the courses move at all.
+    """The ratio of successive moves along each course, and whether each course moves at all.
 
     Args:
         l0: Log-odds before two EM iterations.
-        l1: After the first.
-        l2: After the second.
-        landmark: Where the cycle before measured the course.
-        selected: Whether to judge by the landmark, where it is far enough.
+        l1: Log-odds after the first iteration.
+        l2: Log-odds after the second iteration.
+        landmark: The point at which the previous cycle measured the course.
+        selected: Whether to use the landmark if it is far enough.
     """
     r1, r2 = l1 - l0, l2 - l1
-    # A move within rounding says nothing of the course, whatever it is multiplied by.
+    # A move within rounding is no information on the course.
     noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
     moving = (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
     side_by_side = r2 / jnp.where(moving, r1, 1)
-    # The first moves after an extrapolation still hold what it has stirred up, which shows less
-    # the further back the move is that the present one is compared with.
+    # The first moves after an extrapolation contain transients, which matter less the further back
+    # the move that the present one is compared with.
     distance = l1 - landmark.log_odds
     far = selected & (jnp.abs(distance) > _FAR * jnp.abs(r2))
     from_afar = 1 + (r2 - landmark.move) / jnp.where(far, distance, 1)
@@ -60,11 +60,11 @@ def along(
     l2: Float[Array, " k"],
     l3: Float[Array, " k"],
 ) -> Float[Array, " k"]:
-    """Weights that go along when log-odds move on from l2 to l3.
+    """Weights extrapolated with their log-odds, which move on from l2 to l3.
 
-    From l1 to l2 the weight, w1 and then w2, has made up for some part of the change of its
-    inclusion rate, from none of it to all (weight * inclusion constant); it goes on to make up for
-    as much.
+    From l1 to l2 the weight, which moved from w1 to w2, has compensated for some part of the change
+    of its inclusion rate, between none and all of it (weight * inclusion constant); it continues to
+    compensate for the same part.
     """
     u1, u2, u3 = (jax.nn.log_sigmoid(x) for x in (l1, l2, l3))
     change = u2 - u1

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Lane(NamedTuple):
-    """One dataset on its way: what the solver carries, how far it is and may go, the verdict."""
+    """A running fit: the carry of the solver, its steps and their limit, and its status."""
 
     carry: Any
     num_steps: Int[Array, "*b"]
@@ -32,8 +32,9 @@ def run(advance: Callable[[Lane], Lane], lane: Lane) -> Lane:
     """Advance a lane until its status says that it has ended.
 
     Args:
-        advance: One step. It must end the lane after a bounded number of steps.
-        lane: Where to start.
+        advance: A function that makes one step. It must end the lane after a bounded number of
+            steps.
+        lane: The lane to start from.
 
     Returns:
         The lane at its end.
@@ -44,13 +45,13 @@ def run(advance: Callable[[Lane], Lane], lane: Lane) -> Lane:
 def run_recorded(
     advance: Callable[[Lane], Lane], lane: Lane, record: Callable[[Lane], T], length: int
 ) -> tuple[Lane, T]:
-    """Advance a lane to its end and record something after each step.
+    """Advance a lane to its end and record values after each step.
 
     Args:
-        advance: One step.
-        lane: Where to start.
-        record: What to write down of the lane, a pytree of arrays.
-        length: Rows to keep room for. Rows of steps that were not run hold NaN, or -1 for
+        advance: A function that makes one step.
+        lane: The lane to start from.
+        record: A function from a lane to the values to record, a pytree of arrays.
+        length: Number of rows of the record. Rows of steps that were not run hold NaN, or -1 for
             integers.
 
     Returns:
@@ -70,7 +71,7 @@ def run_recorded(
 
 
 def blank_record(record: Callable[[Lane], T], lane: Lane, length: int) -> T:
-    """A record before anything is written down."""
+    """A record before the first step, filled with NaN, or -1 for integers."""
 
     def empty(leaf):
         fill = jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else -1
@@ -82,12 +83,12 @@ def blank_record(record: Callable[[Lane], T], lane: Lane, length: int) -> T:
 def one_by_one(function: Callable[[Int[Array, ""]], T], size: int, count: Int[Array, ""]) -> T:
     """Apply a function to 0, 1, ..., count - 1, one after another.
 
-    The count is traced, so that one compiled loop serves whatever is filled of `size` rows.
+    The count is traced, so that one compiled loop serves any number of filled rows.
 
     Args:
-        function: From a number to a pytree of arrays.
-        size: Rows to keep room for; those from `count` on hold zeros.
-        count: How many to work off.
+        function: A function from a number to a pytree of arrays.
+        size: Number of rows of the outcomes; those from `count` on hold zeros.
+        count: Number of calls to make.
 
     Returns:
         The outcomes, stacked.
@@ -106,11 +107,12 @@ class Pool(NamedTuple):
     """A fixed number of lanes side by side, each refilled when its dataset has ended.
 
     Attributes:
-        work: What each lane works on and how far it is, a pytree with the lanes in front.
-        dataset: The dataset in each lane; the number of datasets where the lane is out of work.
-        next_dataset: The next dataset to start.
+        work: The work of each lane and its progress, a pytree with the lanes in front.
+        dataset: The number of the dataset in each lane; the number of datasets if a lane is out of
+            work.
+        next_dataset: The number of the next dataset to start.
         finished: The outcome of each dataset, written as it ends.
-        lane_steps: Steps made so far, counting every lane, at work or not.
+        lane_steps: Number of steps made so far, counting every lane, at work or not.
     """
 
     work: Any
@@ -121,13 +123,13 @@ class Pool(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The work of a pool of lanes, four functions.
+    """The work of a pool of lanes, as four functions.
 
     Attributes:
-        start: From dataset numbers to work about to start, lanes in front.
-        advance: One step of every lane; harmless for one that has ended.
-        running: Which lanes have not ended.
-        report: The outcome of every lane.
+        start: From numbers of datasets to work before its first step, with the lanes in front.
+        advance: Makes one step of every lane; harmless for a lane that has ended.
+        running: Whether each lane has not ended.
+        report: Returns the outcome of every lane.
     """
 
     start: Callable[[Int[Array, " w"]], Any]
@@ -137,20 +139,20 @@ class Job(NamedTuple):
 
 
 def run_pool(job: Job, size: int, count: Int[Array, ""], width: int) -> tuple[Any, Int[Array, ""]]:
-    """Work off many datasets with a fixed number of lanes, none of them waiting for another.
+    """Fit many datasets with a fixed number of lanes, none of which waits for another.
 
-    A `vmap`ped loop would run every lane until the slowest ends. Here an ended lane takes the
-    next dataset, and once there are none left the lanes still at work move together into an
-    eighth of the width, and so on: each level is compiled apart, so there are few.
+    A `vmap`ped loop would run every lane until the slowest ends. Here an ended lane takes the next
+    dataset. Once none is left, the lanes still at work are moved into an eighth of the width, and
+    so on; each width is compiled separately, so there are few.
 
     Args:
-        job: What the lanes do.
-        size: Number of datasets there is room for.
-        count: Number of datasets to work off, not above `size`.
+        job: The work of the lanes.
+        size: Number of rows of the outcomes.
+        count: Number of datasets to fit, at most `size`.
         width: Number of lanes.
 
     Returns:
-        The outcomes, datasets in front, and the number of lane-steps made.
+        The outcomes, with the datasets in front, and the number of lane-steps made.
     """
     start, advance, running, report = job
 

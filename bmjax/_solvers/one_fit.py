@@ -1,4 +1,4 @@
-"""One fit on its way from a start to its local optimum: start, advance, outcome."""
+"""One fit from a start to its local optimum: start, advance, outcome."""
 
 from typing import NamedTuple
 
@@ -24,9 +24,9 @@ def start(
     state: State,
     used: Int[Array, ""] | int = 0,
 ) -> loop.Lane:
-    """The lane before the first step from a state; ended at once where there is nothing to do.
+    """The lane before the first step from a state; it has ended already if there is nothing to do.
 
-    `used` is how many of the iterations allowed have been made by fits before.
+    `used` is the number of iterations that earlier fits of the dataset have made.
     """
     carry = solver.init(touching(problem, state), state), convergence.start(problem, state)
     state = carry[0].state
@@ -43,7 +43,7 @@ def start(
 
 
 def advance(problem: Problem, options: Options, solver: Solver, lane: loop.Lane) -> loop.Lane:
-    """One step of the solver, and the verdict on it."""
+    """The lane after one step of the solver, with its verdict."""
     before, monitor = lane.carry
     touched = touching(problem, before.state)
     if problem.family is not None and hasattr(before, "residual"):
@@ -63,7 +63,7 @@ def advance(problem: Problem, options: Options, solver: Solver, lane: loop.Lane)
 
 
 def record(problem: Problem, lane: loop.Lane) -> History:
-    """One row of the history."""
+    """The row of the history for the state of a lane."""
     state = lane.carry[0].state
     return History(
         weights=state.weights,
@@ -79,9 +79,9 @@ class Outcome(NamedTuple):
 
     Attributes:
         state: The state to report.
-        bound: Its lower bound.
+        bound: The lower bound at this state.
         num_steps: Iterations run.
-        status: The verdict, a code of `Status`.
+        status: The code of `Status` with which the fit ended.
     """
 
     state: State
@@ -105,7 +105,7 @@ def ended(
     num_steps: Int[Array, ""],
     status: Int[Array, ""],
 ) -> Outcome:
-    """The outcome of a fit, its status corrected by where it ended."""
+    """The outcome of a fit, its status corrected for an exact fit or values that are not finite."""
     xp = namespace(state)
     exact = (status == Status.CONVERGED) & exact_fit(problem, state)
     status = xp.where(exact, Status.EXACT_FIT, status)
@@ -119,11 +119,11 @@ def _separated(problem: Problem, state: State) -> Bool[Array, ""]:
 
 
 def squares_lost(sizes: Float[Array, " d"], largest: Float[Array, " d"]) -> Bool[Array, ""]:
-    """Whether squares of a column or of y leave the range of the type.
+    """Whether squares of a column or of y overflow or underflow in their type.
 
     Args:
         sizes: Root mean square of each column, and of y.
-        largest: Largest absolute value of each.
+        largest: Largest absolute value of each column, and of y.
     """
     too_small = (largest > 0) & (sizes**2 < 100 * jnp.finfo(sizes.dtype).tiny)
     return jnp.any(too_small | ~jnp.isfinite(sizes))
@@ -135,7 +135,7 @@ def verdict(
     stalled: Bool[Array, ""],
     out_of_steps: Bool[Array, ""],
 ) -> Int[Array, ""]:
-    """The status after a step, the gravest first."""
+    """The status after a step; of several that apply, the gravest."""
     status = jnp.where(out_of_steps, Status.MAX_STEPS, Status.RUNNING)
     status = jnp.where(stalled, Status.STALLED, status)
     status = jnp.where(converged, Status.CONVERGED, status)

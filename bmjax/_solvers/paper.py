@@ -1,6 +1,6 @@
-"""The paper's algorithms as small immutable values: how to step, never how to loop.
+"""The paper's algorithms as small immutable values that define a step, not the loop.
 
-What a solver has to offer is the protocol `Solver`; a user's own class can join in.
+A solver implements the protocol `Solver`; a user's own class can do so too.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bmjax._solvers.safeguard import Progress, begin
 
 @runtime_checkable
 class Solver(Protocol):
-    """How to step. A hashable, immutable value, since it is a static argument of the compiled fit.
+    """The steps of a fit. A hashable, immutable value, since it is a static argument of the fit.
 
-    What `init` and `step` return is carried from step to step: a pytree of arrays that keeps its
-    structure, shapes and types, with the current `State` in a field `state`. `iterations` is how
-    many E steps one step makes; `num_steps` and `max_steps` count those.
+    The carry that `init` and `step` return is a pytree of arrays that keeps its structure, shapes
+    and types, with the current `State` in a field `state`. `iterations` is the number of E steps in
+    one step; `num_steps` and `max_steps` count E steps.
 
-    Where y is not Gaussian, each step gets the Gaussian problem that touches its likelihood at the
-    present state. A field `residual` of what is carried, y less what the state predicts, is brought
-    up to date before.
+    If y is not Gaussian, each step gets the Gaussian problem that touches the likelihood at the
+    present state. A field `residual` of the carry, y - (X o M) weights, is recomputed for that
+    problem before.
     """
 
     iterations: ClassVar[int]
@@ -41,28 +41,28 @@ class Solver(Protocol):
         ...
 
     def step(self, problem: Problem, carry: Any) -> Any:
-        """One iteration."""
+        """The carry after one step."""
         ...
 
     def result(self, problem: Problem, carry: Any) -> State:
-        """The state to report, should the fit end now."""
+        """The state to report if the fit ends now."""
         ...
 
     def settled(self, problem: Problem, carry: Any, tolerance: Float[Array, ""]) -> Bool[Array, ""]:
-        """False where the solver knows better than the states it went through that it has not."""
+        """Whether the fit may count as converged; False overrules the verdict from its states."""
         ...
 
     def stalled(self, carry: Any) -> Bool[Array, ""]:
-        """Whether more steps are known not to help."""
+        """Whether further steps are known not to help."""
         ...
 
 
 class EMCarry(NamedTuple):
-    """What `EM` carries.
+    """The carry of `EM`.
 
     Attributes:
         state: The state.
-        residual: y - (X o M) weights there, which the M step leaves and the E step starts from.
+        residual: y - (X o M) weights at this state, from the M step, for the next E step.
     """
 
     state: State
@@ -73,11 +73,11 @@ class EMCarry(NamedTuple):
 class EM:
     """FAB-EM, Algorithm 1 of the paper: E step, pruning, M step.
 
-    The bound never falls while no feature is pruned. An idle feature's log-odds drift by about
+    The bound never falls while no feature is pruned. The log-odds of an idle feature drift by about
     1 / (2 n) a step, so thousands of steps are usual.
 
     Attributes:
-        sweeps: Coordinate sweeps in each E step.
+        sweeps: Number of coordinate sweeps in each E step.
 
     Example:
         >>> import bmjax
@@ -91,7 +91,7 @@ class EM:
     iterations: ClassVar[int] = 1
 
     def __post_init__(self):
-        """Refuse bad options."""
+        """Refuse options that are out of range."""
         validate.count("sweeps", self.sweeps, low=1)
 
     def init(self, problem: Problem, state: State) -> EMCarry:
@@ -99,14 +99,14 @@ class EM:
         return EMCarry(state, sweep.residual(problem, state))
 
     def step(self, problem: Problem, carry: EMCarry) -> EMCarry:
-        """One iteration."""
+        """The carry after one iteration."""
         state, left = steps.em_iteration(problem, carry.state, carry.residual, self.sweeps)
         return EMCarry(state, left.residual)
 
     def settled(
         self, problem: Problem, carry: EMCarry, tolerance: Float[Array, ""]
     ) -> Bool[Array, ""]:
-        """The states tell."""
+        """True, since the states of EM show its convergence."""
         del problem, carry, tolerance
         return jnp.asarray(True)
 
@@ -116,18 +116,18 @@ class EM:
         return steps.restrict(carry.state, carry.state.active)
 
     def stalled(self, carry: EMCarry) -> Bool[Array, ""]:
-        """Never: EM rises until it rests."""
+        """False, since the bound rises until EM is at rest."""
         del carry
         return jnp.asarray(False)
 
 
 class EGCarry(NamedTuple):
-    """What `EG` and `Hybrid` carry.
+    """The carry of `EG` and `Hybrid`.
 
     Attributes:
-        state: Parameters, and the mask means that the E step gives for them.
-        progress: The course of the bound; when safeguarded its highest is that of the state.
-        optimizer: State of the optax chain.
+        state: The parameters, and the mask means of the E step at these.
+        progress: The course of the bound; with the safeguard its highest bound is that of `state`.
+        optimizer: The state of the optax chain.
         best: Without a safeguard, the best state so far for this active set, and its bound.
     """
 
@@ -141,22 +141,24 @@ class EGCarry(NamedTuple):
 class EG:
     """FAB-EG: the G step, a gradient step in (weights, inclusion), in place of the M step.
 
-    With the paper's constant learning rate the G step overshoots where noise precision times
-    mean squared feature is large, and it can cycle for ever. So the bound is compared after each
-    E step: where it fell and no feature was pruned, the step is taken back and an M step made
-    from the masks before it. The learning rate is absolute, so unlike `EM` this solver is not
-    equivariant to the scale of a column. A weight of the wrong sign is not turned around: its
-    inclusion falls to zero instead, so start from weights near the least-squares ones (default).
+    With the paper's constant learning rate the G step overshoots where noise precision times mean
+    squared feature is large, and it can cycle for ever. So the bound is compared after each E step:
+    if it fell and no feature was pruned, the step is undone and an M step is made from the masks
+    before it. The learning rate is absolute, so unlike `EM` this solver is not equivariant to the
+    scale of a column. A weight of the wrong sign does not change its sign: its inclusion rate falls
+    to zero instead, so start from weights near least squares (the default).
 
     Attributes:
         learning_rate: eta of equation (20): a number, an optax schedule, or None for the paper's
             2e-2 / n (appendix C).
-        reparametrize: False for the plain gradient of section 5.2.2.
+        reparametrize: Whether to use the reparametrized gradient; False for the plain one of
+            section 5.2.2.
         cap: Largest update of an inclusion, by shrinking the whole step (appendix C), or None.
-        optimizer: Another optax optimiser in the place of the learning rate. A new object means
-            a new compilation, so build it once.
-        safeguard: False runs the paper's algorithm as printed. The best state met is returned.
-        sweeps: Coordinate sweeps in each E step.
+        optimizer: Another optax optimiser in place of the learning rate. Each new object is
+            compiled again, so build it once.
+        safeguard: Whether to undo steps that lower the bound; False runs the paper's algorithm as
+            printed and returns the best state met.
+        sweeps: Number of coordinate sweeps in each E step.
 
     Example:
         >>> import bmjax
@@ -176,7 +178,7 @@ class EG:
     iterations: ClassVar[int] = 1
 
     def __post_init__(self):
-        """Refuse bad options."""
+        """Refuse options that are out of range."""
         validate.count("sweeps", self.sweeps, low=1)
         validate.flag("reparametrize", self.reparametrize)
         validate.flag("safeguard", self.safeguard)
@@ -220,12 +222,12 @@ class EG:
         )
 
     def step(self, problem: Problem, carry: EGCarry) -> EGCarry:
-        """One iteration: G (or M) step, E step, pruning, and the safeguard.
+        """The carry after one iteration: G (or M) step, E step, pruning, and the safeguard.
 
-        This is the paper's order with the first E step moved into `init`, so that the masks are
-        always those of the parameters beside them and the bound of a state is meaningful: the
-        paper's own order pairs new parameters with old masks, and once an inclusion is clipped
-        at one that bound is -inf.
+        This is the paper's order with the first E step moved into `init`, so that the masks of a
+        state always belong to its parameters and its bound is meaningful: the paper's own order
+        pairs new parameters with old masks, and once an inclusion is clipped at one that bound is
+        -inf.
         """
         before = carry.state
         left = sweep.residual(problem, before)
@@ -255,7 +257,7 @@ class EG:
     def settled(
         self, problem: Problem, carry: EGCarry, tolerance: Float[Array, ""]
     ) -> Bool[Array, ""]:
-        """The states tell."""
+        """True, since the states show convergence."""
         del problem, carry, tolerance
         return jnp.asarray(True)
 
@@ -264,7 +266,7 @@ class EG:
         return steps.m_step(problem, carry.state if carry.best is None else carry.best[0])
 
     def stalled(self, carry: EGCarry) -> Bool[Array, ""]:
-        """Whether the bound has long stopped rising."""
+        """Whether the bound stopped rising long ago."""
         return carry.progress.stalled
 
     def _estimate_masks(self, problem: Problem, state: State) -> State:
@@ -292,7 +294,7 @@ class Hybrid(EG):
     switch: int = 500
 
     def __post_init__(self):
-        """Refuse bad options."""
+        """Refuse options that are out of range."""
         super().__post_init__()
         validate.count("switch", self.switch, low=0)
 

@@ -1,4 +1,4 @@
-"""How the bound has come along: what a safeguard compares with, and when further steps are idle."""
+"""The course of the bound, which a safeguard compares with and which shows that steps are idle."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ class Progress(NamedTuple):
 
     Attributes:
         bound: The highest bound so far for the present active set.
-        level: The bound when it was last seen to have risen by more than rounding.
-        rose_at: The step at which that was.
-        num_steps: Steps done.
+        level: The bound when it last rose by more than rounding.
+        rose_at: The step at which it did.
+        num_steps: Number of steps done.
     """
 
     bound: Float[Array, ""]
@@ -28,8 +28,8 @@ class Progress(NamedTuple):
 
         Args:
             bound: The bound of the state that was kept.
-            slack: How far two evaluations of it may differ by rounding.
-            pruned: Whether a feature was pruned, after which bounds compare anew.
+            slack: The largest difference of two evaluations of the bound that may be rounding.
+            pruned: Whether a feature was pruned, after which the comparison of bounds starts again.
         """
         num_steps = self.num_steps + 1
         rose = pruned | (bound > self.level + slack)
@@ -42,7 +42,7 @@ class Progress(NamedTuple):
 
     @property
     def idle(self) -> Int[Array, ""]:
-        """Steps since the bound last rose."""
+        """Number of steps since the bound last rose."""
         return self.num_steps - self.rose_at
 
     @property
