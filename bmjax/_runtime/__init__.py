@@ -1,1 +1,1 @@
-"""What carries the computation: one spelling for NumPy and JAX, precision, programs, threads."""
+"""The runtime: one spelling for NumPy and JAX, precision, programs, threads, sharding."""

@@ -1,8 +1,8 @@
 """One spelling for NumPy on the host and JAX in a compiled program.
 
-The search for a subset, the judgement of moves and all else that is small is made where the data
-are: on the host, where one dataset is fitted from arrays at hand and compiling it would take longer
-than all its fits; in the program, where many datasets are fitted or values are traced. Functions
+The search for a subset, the judgement of moves and other small computations are made where the data
+are: on the host, if one dataset is fitted from known arrays, since compiling them would take longer
+than all its fits; in the program, if many datasets are fitted or values are traced. Functions
 written with these helpers and the namespace of their arrays serve both.
 """
 
@@ -18,8 +18,8 @@ from jax import lax
 
 T = TypeVar("T")
 
-# Where an annotation says Array, it is one of either kind. The two share no class that a type
-# checker knows, so to that it is anything.
+# An array of NumPy or JAX in annotations. The two have no common class that a type checker knows,
+# so to a type checker it is `Any`.
 if TYPE_CHECKING:
     Array: TypeAlias = Any
 else:
@@ -27,7 +27,7 @@ else:
 
 
 def namespace(*trees: Any) -> Any:
-    """`numpy` if every array of some pytrees is one of NumPy, else `jax.numpy`."""
+    """The namespace of some pytrees: `numpy` if all arrays are NumPy's, else `jax.numpy`."""
     for tree in trees:
         if isinstance(tree, jax.Array):
             return jnp
@@ -37,7 +37,7 @@ def namespace(*trees: Any) -> Any:
 
 
 def put(values: Any, index: Any, new: Any) -> Any:
-    """Values with new ones at an index along the first axis; an index beyond the end is dropped."""
+    """Values with new ones at an index of the first axis; an index beyond the end is ignored."""
     if isinstance(values, jax.Array) or isinstance(index, jax.Array) or isinstance(new, jax.Array):
         return jnp.asarray(values).at[index].set(new, mode="drop")
     index = np.asarray(index)
@@ -52,7 +52,7 @@ def put(values: Any, index: Any, new: Any) -> Any:
 
 
 def take(values: Any, index: Any) -> Any:
-    """Rows of values; zeros (False) where an index is beyond the end."""
+    """Rows of values at an index; zeros (False) for an index beyond the end."""
     if isinstance(values, jax.Array) or isinstance(index, jax.Array):
         return jnp.asarray(values).at[index].get(mode="fill", fill_value=0)
     index = np.asarray(index)
@@ -64,7 +64,7 @@ def take(values: Any, index: Any) -> Any:
 
 
 def while_loop(condition: Callable[[T], Any], body: Callable[[T], T], carry: T) -> T:
-    """`jax.lax.while_loop`, in Python where all arrays are NumPy's."""
+    """`jax.lax.while_loop`, or a Python loop if all arrays are NumPy's."""
     if namespace(carry) is jnp:
         return lax.while_loop(condition, body, carry)
     while condition(carry):
@@ -73,7 +73,7 @@ def while_loop(condition: Callable[[T], Any], body: Callable[[T], T], carry: T) 
 
 
 def fori_loop(count: Any, body: Callable[[Any, T], T], carry: T) -> T:
-    """`jax.lax.fori_loop` from zero, in Python where all arrays are NumPy's."""
+    """`jax.lax.fori_loop` from zero, or a Python loop if all arrays are NumPy's."""
     if namespace(count, carry) is jnp:
         return lax.fori_loop(0, count, body, carry)
     for i in range(int(count)):
@@ -82,14 +82,14 @@ def fori_loop(count: Any, body: Callable[[Any, T], T], carry: T) -> T:
 
 
 def cond(choice: Any, yes: Callable[[], T], no: Callable[[], T]) -> T:
-    """`jax.lax.cond` of functions without arguments, in Python where the choice is at hand."""
+    """`jax.lax.cond` of functions without arguments, or a Python `if` if the choice is known."""
     if isinstance(choice, jax.Array):
         return lax.cond(choice, yes, no)
     return yes() if choice else no()
 
 
 def map_rows(function: Callable[[Any], T], rows: Any) -> T:
-    """Apply a function to each row and stack its results."""
+    """Apply a function to each row and stack the results."""
     if isinstance(rows, jax.Array):
         return lax.map(function, rows)
     made = [function(row) for row in rows]
@@ -103,7 +103,7 @@ def select(choice: Any, yes: T, no: T) -> T:
 
 
 def cholesky(matrix: Any) -> Any:
-    """The lower Cholesky factor; NaN where there is none."""
+    """The lower Cholesky factor, or NaN if there is none."""
     if isinstance(matrix, jax.Array):
         return jnp.linalg.cholesky(matrix)
     try:

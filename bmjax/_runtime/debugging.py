@@ -1,4 +1,4 @@
-"""Switches by which JAX raises wherever NaN or infinity appears."""
+"""Protection from the switches by which JAX raises wherever NaN or infinity appears."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,10 +10,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def unwatched(function: _Function) -> _Function:
-    """A function in which `jax.debug_nans` and `jax.debug_infs` are off.
+    """Decorate a function to run with `jax.debug_nans` and `jax.debug_infs` off.
 
-    A fit means the NaN and infinity that it holds: moves that were not made, errors of pruned
-    features, the log-odds of a rate of exactly one. What is wrong with data has a status.
+    The NaN and infinity in a fit are meant: moves that were not made, errors of pruned features,
+    the log-odds of a rate of exactly one. Errors in the data are reported by a status.
     """
 
     @wraps(function)

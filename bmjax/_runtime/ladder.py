@@ -1,11 +1,11 @@
-"""The few sizes that arrays are filled up to, so that one compiled program serves many shapes."""
+"""The few sizes that arrays are padded to, so that one compiled program serves many shapes."""
 
-# Beyond this many numbers a fit takes longer than its compilation, and spare rows would cost more.
+# Beyond this many numbers a fit takes longer than its compilation, and padding would cost more.
 _MOST_FILLED = 2**22
 
 
 def rung(size: int, *, least: int, doubling: int) -> int:
-    """The lowest rung of a ladder with room for a size.
+    """The lowest rung of a ladder that holds a size.
 
     Rungs double up to `doubling`; from there each is at most a quarter above the one below.
     """
@@ -18,24 +18,24 @@ def rung(size: int, *, least: int, doubling: int) -> int:
 
 
 def rows(n: int) -> int:
-    """Rows that n rows are filled up to."""
+    """The number of rows that n rows are padded to."""
     return rung(n, least=32, doubling=512)
 
 
 def features(k: int) -> int:
-    """Features that k features are filled up to."""
+    """The number of features that k features are padded to."""
     return rung(k, least=8, doubling=64)
 
 
 def filled_shape(n: int, k: int) -> tuple[int, int]:
-    """Rows and features that a dataset is filled up to; a large dataset is not filled up."""
+    """The rows and features that a dataset is padded to; a large dataset is not padded."""
     if n * k > _MOST_FILLED:
         return n, k
     return rows(n), features(k)
 
 
 def slots(size: int, most: int) -> int:
-    """Slots for a working set of some size, at most `most`: 16, 24, 32, 48, 64, 96, 128, ..."""
+    """The slots for a working set of a given size: 16, 24, 32, 48, 64, 96, ..., at most `most`."""
     if size <= 16:
         return min(16, most)
     above = 1 << (size - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Matrix products in the type of their factors, on every device."""
+"""Matrix products in the precision of their factors, on every device."""
 
 import functools
 from collections.abc import Callable
@@ -15,14 +15,14 @@ def full_products() -> AbstractContextManager[None]:
     """A context in which products of float32 are made in float32.
 
     On recent GPUs and on TPUs JAX rounds the factors to eleven bits or fewer unless told otherwise,
-    and the residuals of a good fit are lost. A precision that the user has set is left as it is.
+    and the residuals of a good fit are lost. A precision that the user has set is kept.
     """
     asked = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     return jax.default_matmul_precision(asked or "highest")
 
 
 def full_precision(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with its products of float32 made in float32; see `full_products`."""
+    """Decorate a function to make products of float32 in float32; see `full_products`."""
 
     @functools.wraps(function)
     def in_full(*args: P.args, **kwargs: P.kwargs) -> T:

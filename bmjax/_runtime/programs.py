@@ -1,8 +1,8 @@
-"""Compiled programs, of which a process keeps the ones used last.
+"""A cache of the compiled programs that a process has used last.
 
-XLA maps memory for every kernel it compiles, and Linux grants a process 65 530 maps; a process
-that fits datasets of ever new shapes would end. So each set of shapes and static arguments has a
-wrapper of its own, and the wrappers not used for longest are let go, with all they hold.
+XLA maps memory for every kernel it compiles, and Linux grants a process 65 530 maps; a process that
+fits datasets of ever new shapes would fail. So each set of shapes and static arguments has its own
+wrapper, and the least recently used wrappers are dropped, with all they hold.
 """
 
 import gc
@@ -25,7 +25,7 @@ class Programs:
     """A bounded cache of compiled functions.
 
     Args:
-        most: How many programs to keep.
+        most: Number of programs to keep.
     """
 
     def __init__(self, most: int = _MOST):
@@ -34,7 +34,7 @@ class Programs:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """How many programs are kept."""
+        """The number of programs kept."""
         return len(self._kept)
 
     def call(
@@ -48,7 +48,7 @@ class Programs:
         Args:
             function: A pure function, defined at the top level of a module.
             *arguments: Pytrees of arrays.
-            static: Its other arguments, by name, each hashable.
+            static: The other arguments of the function, by name, each hashable.
         """
         whole = partial(function, **static)
         if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
@@ -56,19 +56,19 @@ class Programs:
         key = function, tuple(static.items()), _signature(arguments), Settings.here()
         try:
             hash(key)
-        except TypeError:  # a user's function that cannot be told from another
+        except TypeError:  # such as a user's function that is not hashable
             return jax.jit(whole)(*arguments)
         with self._lock:
             program = self._kept.pop(key, None)
             if program is None:
-                # Compiled ahead, it runs also while a function of the caller's is being traced.
+                # Compiled ahead of time, it also runs while the caller's function is traced.
                 program = jax.jit(whole).lower(*arguments).compile()
             self._kept[key] = program
             dropped = len(self._kept) > self._most
             if dropped:
                 self._kept.popitem(last=False)
         if dropped:
-            gc.collect()  # executables sit in reference cycles
+            gc.collect()  # executables are in reference cycles
         return program(*arguments)
 
 

@@ -1,8 +1,8 @@
-"""Work spread over the devices of a mesh, of one process or of several, by JAX's own sharding.
+"""Spreading work over the devices of a mesh, of one or several processes, by JAX's sharding.
 
-Two kinds of work are spread. Rows of one dataset: the compiler puts an all-reduce wherever a sum
-over rows is taken, and only such sums cross. Datasets of a batch: every device works off its own,
-dealt out like cards so that all have as many, and nothing crosses.
+Two kinds of work are spread. Rows of one dataset: the compiler inserts an all-reduce for every sum
+over rows, and only such sums cross between devices. Datasets of a batch: every device fits its own,
+dealt out like cards so that all have equally many, and nothing crosses.
 
 With several processes (`jax.distributed`) every process makes the same call with the same
 arguments and gets the same answer.
@@ -25,10 +25,10 @@ AXIS = "devices"
 
 
 class Deal(NamedTuple):
-    """How the datasets of a chunk are dealt out: device i gets numbers i, i + d, i + 2 d, ...
+    """The distribution of the datasets of a chunk: device i gets numbers i, i + d, i + 2 d, ...
 
     Attributes:
-        slots: Datasets that each device has room for.
+        slots: Number of datasets that each device has room for.
         devices: Number of devices, d.
     """
 
@@ -37,11 +37,11 @@ class Deal(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Datasets that a chunk has room for."""
+        """The number of datasets that a chunk has room for."""
         return self.slots * self.devices
 
     def datasets(self, count: int) -> np.ndarray:
-        """The number of the dataset in each slot, device by device; 0 where there is none."""
+        """The number of the dataset in each slot, device by device; 0 for an empty slot."""
         number = np.arange(self.size).reshape(self.slots, self.devices).T.ravel()
         return np.where(number < count, number, 0)
 
@@ -51,7 +51,7 @@ class Deal(NamedTuple):
         return number % self.devices * self.slots + number // self.devices
 
     def counts(self, count: int) -> np.ndarray:
-        """How many of the first `count` datasets each device has."""
+        """The number of the first `count` datasets that each device has."""
         device = np.arange(self.devices)
         return ((count - device + self.devices - 1) // self.devices).astype(np.int32)
 
@@ -60,7 +60,7 @@ def checked(mesh: Any) -> Mesh | None:
     """The devices of a mesh along one axis, or None if there is no mesh.
 
     Raises:
-        TypeError: If it is not a mesh.
+        TypeError: If `mesh` is neither a mesh nor None.
     """
     if mesh is None:
         return None
@@ -72,12 +72,12 @@ def checked(mesh: Any) -> Mesh | None:
 
 
 def split(mesh: Mesh, rows: Any) -> jax.Array:
-    """An array with its first axis, a multiple of the number of devices, split over them."""
+    """An array with its first axis split over the devices, whose number must divide its length."""
     return _put(rows, NamedSharding(mesh, P(AXIS)))
 
 
 def everywhere(mesh: Mesh, tree: Any) -> Any:
-    """Arrays whole on every device."""
+    """Arrays replicated on every device."""
     return jax.tree.map(lambda leaf: _put(leaf, NamedSharding(mesh, P())), tree)
 
 
@@ -96,7 +96,7 @@ def _here(array: jax.Array) -> bool:
 
 
 def to_host(tree: Any) -> Any:
-    """Arrays as NumPy arrays, whole in every process."""
+    """Arrays as NumPy arrays, complete in every process."""
 
     def whole(leaf: Any) -> np.ndarray:
         if isinstance(leaf, jax.Array) and not (_here(leaf) or leaf.is_fully_replicated):
@@ -107,22 +107,22 @@ def to_host(tree: Any) -> Any:
 
 
 def spread(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
-    """A function that every device applies to its own part, to be compiled.
+    """A function that every device applies to its own part; it is to be compiled.
 
     Args:
-        function: From a pytree of arrays that belong to the device, one of arrays that all have,
-            and how many of its datasets are real, to a pytree of arrays with datasets in front,
-            or with a single row.
+        function: A function of a pytree of arrays that belong to the device, one of arrays that all
+            devices have, and the number of its real datasets. It returns a pytree of arrays with
+            the datasets in front, or with a single row.
         mesh: The devices, along one axis.
 
     Returns:
-        The function of the whole arrays; counts are (d,), a device each.
+        The function of the whole arrays; its counts are (d,), one for each device.
     """
 
     def local(own: Any, shared: Any, counts: jax.Array) -> Any:
         return function(own, shared, counts[0])
 
-    # Nothing crosses between devices, so there is no need to track what differs between them.
+    # Nothing crosses between devices, so JAX need not track which values differ between them.
     return jax.shard_map(
         local, mesh=mesh, in_specs=(P(AXIS), P(), P(AXIS)), out_specs=P(AXIS), check_vma=False
     )
@@ -131,7 +131,7 @@ def spread(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
 def rows_split(
     mesh: Mesh, X: jax.Array, y: jax.Array, sample_weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """The rows of a dataset split over the devices, absent ones added for all to have as many."""
+    """The rows of a dataset split over the devices, padded with absent rows to equal numbers."""
     n = len(y)
     missing = -n % mesh.size
     if missing:
@@ -144,7 +144,7 @@ def rows_split(
 
 
 def local(tree: T) -> T:
-    """Arrays that all devices of all processes have whole, as arrays of this process alone."""
+    """Arrays replicated on all devices of all processes, as arrays of this process only."""
 
     def own(leaf: jax.Array) -> jax.Array:
         if isinstance(leaf, Tracer) or _here(leaf):

@@ -1,6 +1,6 @@
-"""Cores and threads: how many there are, what they share, and where there are none left.
+"""Cores and threads: their number, the settings that threads share, and the refusal of forks.
 
-JAX lets a thread set some things for itself; they are carried over to the threads that work for it.
+JAX has settings of a single thread, which are passed on to the threads that work for it.
 """
 
 import os
@@ -15,17 +15,17 @@ from threadpoolctl import ThreadpoolController
 
 
 def cores() -> int:
-    """How many cores this process may use, as far as the system tells."""
+    """The number of cores that this process may use, as far as the system tells."""
     allowed = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-# The process whose threads JAX works with; a fork inherits the number and not the threads.
+# The process whose threads JAX works with; a fork inherits this number but not the threads.
 _at_work: int | None = None
 
 
 def enter() -> None:
-    """Take note that JAX is about to work here, and refuse it in a fork, where it may hang.
+    """Record that JAX is about to work in this process, and refuse it in a fork, where it may hang.
 
     Raises:
         RuntimeError: If this process was forked from one in which JAX was at work.
@@ -41,7 +41,7 @@ def enter() -> None:
 
 
 class Settings(NamedTuple):
-    """What the caller has set for its own thread alone, as by `with jax.enable_x64(True):`."""
+    """The caller's settings of its own thread, as by `with jax.enable_x64(True):`."""
 
     x64: bool
     device: Any
@@ -49,7 +49,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def here(cls) -> "Settings":
-        """Those of this thread."""
+        """The settings of this thread."""
         return cls(
             jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
             jax.config.jax_default_device,  # pyright: ignore[reportAttributeAccessIssue]
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
 
     @contextmanager
     def in_this_thread(self) -> Iterator[None]:
-        """Apply these settings in another thread."""
+        """A context that applies these settings in another thread."""
         with (
             jax.enable_x64(self.x64),
             jax.default_device(self.device),
@@ -70,7 +70,7 @@ class Settings(NamedTuple):
 
 
 _limiting = Lock()
-# How many calls now want one thread, and what the libraries had before the first of them.
+# The number of calls that now want one thread, and the limits before the first of them.
 _wanting, _before = 0, None
 
 
@@ -78,9 +78,9 @@ _wanting, _before = 0, None
 def one_blas_thread() -> Iterator[None]:
     """A context in which NumPy's and SciPy's products run on one thread.
 
-    Theirs are small here. Spread over threads each of them waits for all, and beside other work
-    that took 8 ms in the place of 0.2 (OpenBLAS, two cores). The setting is one of the process, so
-    the last of several threads that leave gives it back.
+    These products are small. Spread over threads, each waits for all of them, and beside other work
+    that took 8 ms instead of 0.2 (OpenBLAS, two cores). The setting is that of the process, so the
+    last of several threads to leave restores it.
     """
     global _wanting, _before
     with _limiting:
