@@ -1,4 +1,4 @@
-"""What the pictures of `bmjax.plots` are drawn with: colours, panels, names in any script."""
+"""The parts of the pictures of `bmjax.plots`: colours, panels, names in any script."""
 
 try:
     import matplotlib as matplotlib

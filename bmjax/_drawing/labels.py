@@ -1,4 +1,4 @@
-"""Names of features as they can be drawn: in any script, and not too long."""
+"""Names of features for pictures: in any script, and not too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmjax._results.names import Names, feature_names
 
 
 def in_any_script(name: str) -> tuple[str, list[str]]:
-    """A name as it can be drawn, characters that no font has as escapes, and the fonts it needs."""
+    """A name with escapes for characters that no font has, and the fonts that it needs."""
     usual = rcParams["font.family"]
     own = font_manager.findfont(font_manager.FontProperties())
     fonts = list(usual)
@@ -30,7 +30,7 @@ def in_any_script(name: str) -> tuple[str, list[str]]:
 
 @cache
 def font_with(character: str) -> str | None:
-    """The first installed font that has a character."""
+    """The first installed font that has a character, or None."""
     for font in font_manager.fontManager.ttflist:
         if _has(font.fname, character) and "LastResort" not in font.name:
             return font.name
@@ -40,7 +40,7 @@ def font_with(character: str) -> str | None:
 def _has(path: str, character: str) -> bool:
     try:
         return _opened(path).get_char_index(ord(character)) != 0
-    except (OSError, RuntimeError):  # a font that is gone or broken
+    except (OSError, RuntimeError):  # a font that is missing or broken
         return False
 
 
@@ -50,7 +50,7 @@ def _opened(path: str) -> Any:
 
 
 def drawn_names(names: Iterable[str] | None, k: int, known: Names | None = None) -> list[str]:
-    """The names as far as there is room, those that the data came with if none are given."""
+    """The names, cut to the longest that fits; those of the data if none are given."""
     if names is None and known is not None:
         names = known.features
     full = feature_names(names, k)

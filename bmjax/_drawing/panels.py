@@ -1,4 +1,4 @@
-"""Axes and what several pictures draw into them."""
+"""Axes, and the parts that several pictures draw into them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from bmjax._drawing.style import (
 def row_axes(
     names: list[str], kept: Array, ax: Axes | None, width: float
 ) -> tuple[Axes, Array, Array]:
-    """Axes with a row a feature, the first on top, where each row is, and how high its bar."""
+    """Axes with one row for each feature, the first on top, and the rows' places and bar heights."""
     all_named = len(names) <= MOST_NAMES
-    # Hundreds of pruned features fill no more of the picture than forty that are named.
+    # Hundreds of pruned features fill no more of the picture than forty named features.
     narrow = min(NARROW, MOST_NAMES / max(1, np.sum(~kept)))
     heights = np.where(kept | all_named, 1, narrow)
     y = np.cumsum(heights) - heights / 2
@@ -49,10 +49,10 @@ def row_axes(
 
 
 def split_axes(ax: Axes, share: float) -> Axes:
-    """New axes in the right share of these, which shrink, with the same rows."""
+    """New axes with the same rows in the right share of some axes, which shrink."""
     place, picture = ax.get_subplotspec(), ax.figure
     if place is not None:
-        # Not an inset, of which constrained layout does not find the width.
+        # Not an inset, whose width constrained layout would not take into account.
         left, right = place.subgridspec(1, 2, width_ratios=(1 - share, share), wspace=0.06)
         ax.set_subplotspec(left)
         return picture.add_subplot(right, sharey=ax)
@@ -72,8 +72,8 @@ def draw_panels(  # noqa: PLR0913 - what both panels draw
     kept: Array,
     marker: str | None = None,
 ) -> None:
-    """Draws both panels, a line a feature."""
-    # By size at the end, so that where names run out it is the small ones that have none.
+    """Draw both panels, with one line for each feature."""
+    # By size at the end, so that if names run out the small ones have none.
     order = [int(j) for j in np.argsort(-np.abs(coef[-1]), kind="stable") if kept[j]]
     named = list(range(len(names))) if len(names) <= FEW else order[:MOST_NAMES]
     rank = np.cumsum(kept) - 1
@@ -96,18 +96,18 @@ def draw_panels(  # noqa: PLR0913 - what both panels draw
                 markersize=4 if kept[j] else 2,
                 zorder=3 if kept[j] else 2,
             )
-            # Not as the argument of that name, where a name in underscores means none.
+            # Not as the argument `label`, for which a leading underscore means no label.
             line.set_label(name)
         ax.set_xscale("log")
         ax.spines[["top", "right"]].set_visible(False)
         if ax is pair[1] and len(names) > FEW:
-            # Most rates end at 1, where many names would say no more than the other panel.
+            # Most rates end at 1, where many names would only repeat those of the other panel.
             named = [j for j in named if 0.01 < values[-1, j] < 0.99]
         name_ends(ax, x[-1], values[-1], names, colours, named)
 
 
 def plain_log(ax: Axes, digits: Sequence[int]) -> None:
-    """Ticks of a logarithmic axis at these digits, as plain numbers."""
+    """Set ticks of a logarithmic axis at some digits, as plain numbers."""
     ax.xaxis.set_major_locator(LogLocator(subs=digits))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.xaxis.set_minor_locator(NullLocator())
@@ -116,12 +116,12 @@ def plain_log(ax: Axes, digits: Sequence[int]) -> None:
 def name_ends(
     ax: Axes, x: float, ends: Array, names: list[str], colours: list[str], named: Iterable[int]
 ) -> None:
-    """Names lines on the right of the axes, each as near to its end as the others leave it."""
+    """Name lines on the right of the axes, each name as near to its line's end as possible."""
     chosen = np.array([j for j in named if np.isfinite(ends[j])], int)
     if not len(chosen):
         return
     low, high = ax.get_ylim()
-    ax.set_ylim(low, high)  # the places below hold for these limits only
+    ax.set_ylim(low, high)  # the places below are for these limits only
     height = ax.get_window_extent().height * 72 / ax.figure.dpi
     heights = spread_out((ends[chosen] - low) / (high - low), 1.15 * POINTS / height)
     for j, place in zip(chosen, heights, strict=True):
@@ -149,11 +149,11 @@ def name_ends(
 
 
 def spread_out(wanted: Array, gap: float) -> Array:
-    """Places in [0, 1], at least a gap apart, nearest in squares to those wanted."""
+    """Places in [0, 1], at least a gap apart, that are nearest to those wanted in least squares."""
     m = len(wanted)
     gap = min(gap, 1 / max(1, m - 1))
     order = np.argsort(wanted, kind="stable")
-    # Less the gaps it is isotonic regression, by its max-min formula.
+    # Without the gaps this is isotonic regression, by its max-min formula.
     target = wanted[order] - gap * np.arange(m)
     sums = np.concatenate([[0.0], np.cumsum(target)])
     first, last = np.arange(m)[:, None], np.arange(m)[None, :]
@@ -194,7 +194,7 @@ def axes_pair(axes: Sequence[Axes] | None) -> tuple[Axes, Axes]:
 
 
 def new_axes(width: float, height: float, panels: int) -> list[Axes]:
-    # Only here, since pyplot picks a backend when it is imported.
+    # Imported only here, since pyplot picks a backend when it is imported.
     import matplotlib.pyplot as plt
 
     picture, axes = plt.subplots(
