@@ -28,7 +28,7 @@ from bmjax._drawing.style import (
 def row_axes(
     names: list[str], kept: Array, ax: Axes | None, width: float
 ) -> tuple[Axes, Array, Array]:
-    """Axes with one row for each feature, the first on top, and the rows' places and bar heights."""
+    """Axes with one row for each feature, the first on top, and the rows' places and heights."""
     all_named = len(names) <= MOST_NAMES
     # Hundreds of pruned features fill no more of the picture than forty named features.
     narrow = min(NARROW, MOST_NAMES / max(1, np.sum(~kept)))

@@ -1,1 +1,1 @@
-"""Files that are written whole, and progress bars."""
+"""Input and output: files that are written whole, and progress bars."""

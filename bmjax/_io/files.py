@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are written whole or not at all."""
 
 import os
 import shutil
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def write_whole(place: Path, content: bytes) -> None:
-    """Write a file, or leave what was there; it is on the disk when this returns.
+    """Write a file, or keep the existing one on an error; it is on the disk when this returns.
 
-    It is written under another name, forced to the disk and only then renamed, so that nobody ever
-    finds half of it. Who may read it stays as it was.
+    It is written under another name, forced to the disk and only then renamed, so that no process
+    ever finds half of it. The permissions of an existing file are kept.
 
     Raises:
-        OSError: If it cannot be written, such as on a full disk.
+        OSError: If the file cannot be written, such as on a full disk.
     """
     partial = place.with_name(f".{place.name}.{os.getpid()}")
     try:
@@ -25,7 +25,7 @@ def write_whole(place: Path, content: bytes) -> None:
         os.replace(partial, place)
     finally:
         partial.unlink(missing_ok=True)
-    if os.name == "posix":  # the name too has to be on the disk
+    if os.name == "posix":  # the name has to be on the disk too
         folder = os.open(place.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, if there is someone to see it."""
+"""A progress bar on stderr, by default only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,16 +11,16 @@ from bmjax._checks import validate
 def progress_bar(
     title: str, total: int, wanted: bool | None
 ) -> Iterator[Callable[[str, int], None]]:
-    """A function to call with what has just been done and how much of it.
+    """A context with a function to call with the name and the amount of the work just done.
 
     Args:
-        title: What is shown at first.
-        total: How much there is to do.
-        wanted: Whether to show it; None: where stderr is a terminal and rich is installed.
+        title: The text shown at first.
+        total: The total amount of work.
+        wanted: Whether to show the bar; None: if stderr is a terminal and rich is installed.
 
     Raises:
-        TypeError: If `wanted` is none of True, False and None.
-        ModuleNotFoundError: If it is asked for and rich is not installed.
+        TypeError: If `wanted` is not True, False or None.
+        ModuleNotFoundError: If the bar is requested and rich is not installed.
     """
     if wanted is None:
         wanted = sys.stderr.isatty() and _has_rich()
