@@ -1,4 +1,4 @@
-"""The estimators that Bayesian masking is compared with, in the same form as `bmjax.fit`.
+"""The estimators that Bayesian masking is compared with, with the same interface as `bmjax.fit`.
 
 Each takes (X, y), runs unchanged under `jax.jit` and `jax.vmap`, follows the floating-point type
 of its input, and returns an `Estimate`, whose fields are named as those of `bmjax.Result`.

@@ -1,4 +1,4 @@
-"""Automatic relevance determination by reweighted l1, whose zeros are exact."""
+"""Automatic relevance determination by a reweighted Lasso, whose zeros are exact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bmjax._selection.gram import (
 from bmjax.baselines._estimate import Estimate, verdict
 from bmjax.baselines._lasso import descend
 
-# Each weighted Lasso is solved this much closer than the reweighting is asked to settle.
+# Tolerance of each weighted Lasso, relative to that of the reweighting.
 _INNER = 0.1
 _INNER_STEPS = 100
 
@@ -38,35 +38,35 @@ def ard(
 ) -> Estimate:
     """ARD: the posterior mean under the prior variances of highest marginal likelihood.
 
-    Equation `ard` of the paper, by the update of Wipf & Nagarajan ("A new view of automatic
-    relevance determination", 2008): with C = I / lambda + X diag(gamma) X',
+    Equation (5) of the paper (`ard`), by the update of Wipf & Nagarajan ("A new view of automatic
+    relevance determination", 2008). With C = I / lambda + X diag(gamma) X',
 
         z = diag(X' C^-1 X)
         coef = argmin lambda / 2 ||y - X coef||^2 + sum_j sqrt(z_j) |coef_j|
         gamma = |coef| / sqrt(z)
 
     Each round lowers log|C| + y' C^-1 y, and a feature that the Lasso drops has gamma and coef
-    exactly zero. It may come back. The start, of which the paper says nothing, is gamma = (least
-    squares)^2, or where n <= k that of each feature alone, so that the result is equivariant to
-    the scale of each column. On the paper's designs other starts, gamma from 1e-3 to 1e6 for all,
-    ended in the same place.
+    exactly zero. It may come back. The start, which the paper does not specify, is gamma = (least
+    squares)^2, or if n <= k the square of least squares on each feature alone, so that the result
+    is equivariant to the scale of each column. On the paper's designs other starts, gamma from 1e-3
+    to 1e6 for all features, ended in the same optimum.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target.
         noise_precision: One over the noise variance, held fixed. Default: the unbiased estimate
             from least squares, as in the paper; it needs n > k.
-        tolerance: The distance, in standard errors, that coefficients may still have to go.
+        tolerance: Largest predicted distance of a coefficient to its limit, in standard errors.
             Default: square root of the machine epsilon.
-        max_steps: Most rounds.
+        max_steps: Largest number of rounds.
 
     Returns:
         The estimate; `objective` is log|C| + y' C^-1 y, `num_steps` counts rounds.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If a shape does not fit, a value is not finite, a number is out of range, or
-            the noise precision is not given where n <= k.
+        ValueError: If a shape does not fit, a value is not finite, a number is out of range, or n
+            <= k and the noise precision is not given.
 
     Example:
         >>> from bmjax import baselines
@@ -131,8 +131,8 @@ def _ard(
         root = jnp.sqrt(_relevance(m, precision, last.variances))
         coef, _, _ = descend(m, root / precision, last.coef, inner, jnp.asarray(_INNER_STEPS))
         variances = jnp.where(live, jnp.abs(coef) / jnp.where(live, root, 1), 0)
-        # If a round moves by d and the one before it by d', a linear sequence has still d r /
-        # (1 - r) to go, r = d / d'.
+        # If a round moves by d and the one before it by d', a linear sequence has a distance of d r
+        # / (1 - r) left, r = d / d'.
         moved = jnp.max(jnp.abs(coef - last.coef) / standard_error)
         to_go = moved * jnp.maximum(moved / jnp.maximum(last.moved - moved, 0), 1)
         converged = (moved == 0) | (to_go <= tolerance)
@@ -168,10 +168,11 @@ def _ard(
 def _relevance(
     m: Squares, precision: Float[Array, ""], variances: Float[Array, " k"]
 ) -> Float[Array, " k"]:
-    """diag(X' C^-1 X), by a k x k factor.
+    """The diagonal of X' C^-1 X, by a k x k factor.
 
-    With A = I + lambda G^.5 X'X G^.5, G = diag(gamma): lambda (X'X)_jj - lambda^2 |row|^2, which
-    cancels for a large gamma, and (1 - (A^-1)_jj) / gamma_j, which does for a small one.
+    With A = I + lambda G^.5 X'X G^.5, G = diag(gamma), it is lambda (X'X)_jj - lambda^2 |row|^2,
+    which cancels for a large gamma, and also (1 - (A^-1)_jj) / gamma_j, which cancels for a small
+    one.
     """
     deviations, half = _half(m, precision, variances)
     explained = jnp.sum((half @ (deviations[:, None] * m.gram)) ** 2, axis=0)
@@ -195,7 +196,7 @@ def _minus_evidence(
 def _half(
     m: Squares, precision: Float[Array, ""], variances: Float[Array, " k"]
 ) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
-    """gamma^.5, and W with W'W the inverse of I + lambda gamma^.5 X'X gamma^.5."""
+    """The roots gamma^.5, and W with W'W the inverse of I + lambda gamma^.5 X'X gamma^.5."""
     deviations = jnp.sqrt(variances)
     inner = precision * deviations[:, None] * m.gram * deviations[None, :]
     return deviations, inverse_factor(inner + jnp.eye(len(variances), dtype=inner.dtype))

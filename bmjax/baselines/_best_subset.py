@@ -1,4 +1,4 @@
-"""Best-subset selection by BIC: no shrinkage, and a price of log(n) / 2 nats for each feature."""
+"""Best-subset selection by BIC: no shrinkage, and a charge of log(n) / 2 nats for each feature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bmjax._selection.subset import Rules, bic_charge, flat, from_both_ends, who
 from bmjax.baselines._estimate import Estimate, verdict
 
 _MAX_EXHAUSTIVE = 15
-_CHUNK = 512  # subsets enumerated side by side
+_CHUNK = 512  # number of subsets enumerated side by side
 
 
 def best_subset_bic(
@@ -32,26 +32,26 @@ def best_subset_bic(
 ) -> Estimate:
     """Least squares on the subset of lowest BIC: n log(||y - X coef||^2 / n) + selected * log n.
 
-    With a known noise precision, noise_precision * ||y - X coef||^2 + selected * log n.
+    With a known noise precision, BIC is noise_precision * ||y - X coef||^2 + selected * log n.
 
-    The search goes downhill: of all moves that drop a feature, add one, or exchange one for
-    another, it takes the best until none lowers BIC. It starts from no feature and from all of them
-    (where max_features forbids that, those of highest correlation with y), and keeps the better
-    end. On the paper's design with 10 features that was the best subset of all in each of 100
-    datasets; where n is close to k it often is not. `exhaustive=True` is, for k <= 15.
+    The search makes the best of all moves that drop a feature, add one, or exchange one for
+    another, until none lowers BIC. It starts from no feature and from all of them (or, if
+    max_features forbids that, from those of highest correlation with y), and keeps the better end.
+    On the paper's design with 10 features this was the best of all subsets in each of 100 datasets;
+    if n is close to k it often is not. `exhaustive=True` always finds the best subset, for k <= 15.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target.
-        noise_precision: One over the noise variance where it is known.
-        max_features: Largest subset allowed. Default: k, or n // 2 where n <= k, for BIC has no
-            minimum where the residual can vanish.
-        exhaustive: Whether to try all subsets, of which there are 2^k.
-        max_steps: Most moves from each start.
+        noise_precision: One over the noise variance if it is known.
+        max_features: Largest subset allowed. Default: k, or n // 2 if n <= k, since BIC has no
+            minimum if the residual can vanish.
+        exhaustive: Whether to try all 2^k subsets.
+        max_steps: Largest number of moves from each start.
 
     Returns:
-        The estimate; `objective` is BIC, `num_steps` the moves of the longer search, or the
-        number of subsets tried.
+        The estimate; `objective` is BIC, `num_steps` the number of moves of the longer search, or
+        of subsets tried.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -116,7 +116,7 @@ def _best_subset(
         supports, steps, ended = end.support[None], end.steps, end.ended
 
     def criterion(support: Bool[Array, " k"]) -> Array:
-        # Against the square of the anchor, which is close, for the sake of float32.
+        # Relative to the residual square of the anchor, which is close, for accuracy in float32.
         rose = rise(m.square, refreshed(m, whole_slab(m, support)).square)
         return 2 * (jnp.sum(support, dtype=X.dtype) * charge - rose)
 

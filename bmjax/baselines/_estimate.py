@@ -1,4 +1,4 @@
-"""`Estimate`, which every baseline returns."""
+"""`Estimate`, the result of every baseline."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bmjax._results.prediction import linear_predictor
 
 
 class CrossValidation(NamedTuple):
-    """The course of a cross-validation.
+    """The grid and the errors of a cross-validation.
 
     Attributes:
-        alphas: The grid, from the largest to the smallest.
-        errors: Mean squared error on each held-out fold.
+        alphas: The grid of alphas, from the largest to the smallest.
+        errors: Mean squared error on each held-out fold, for each alpha.
 
     Example:
         >>> from bmjax import baselines
@@ -39,14 +39,14 @@ class Estimate(NamedTuple):
 
     Attributes:
         coef: Effect of each feature, exactly zero where it is not selected.
-        support: The features selected.
+        support: Whether each feature is selected.
         noise_precision: One over the noise variance: as given, or else the unbiased estimate
             (n - selected) / ||y - X coef||^2.
-        objective: What the estimator minimises, at the estimate.
-        num_steps: Iterations run; each estimator says what it counts.
-        status: How the fit ended, a code of `bmjax.Status`.
+        objective: Value of the function that the estimator minimises, at the estimate.
+        num_steps: Number of iterations; each estimator documents what it counts.
+        status: The code of `bmjax.Status` with which the fit ended.
         alpha: Regularisation constant of the Lasso, in the paper's objective, else None.
-        cross_validation: How it was chosen, of `lasso_cv`, else None.
+        cross_validation: The cross-validation that chose alpha in `lasso_cv`, else None.
 
     Example:
         >>> from bmjax import baselines
@@ -82,7 +82,7 @@ class Estimate(NamedTuple):
             (m,) predictions, or (b, m).
 
         Raises:
-            ValueError: If X has not as many columns as there are coefficients.
+            ValueError: If X does not have one column for each coefficient.
         """
         return linear_predictor(X, self.coef)
 
@@ -93,7 +93,7 @@ def verdict(
     converged: Bool[Array, ""],
     exact: Bool[Array, ""] | bool = False,
 ) -> Int[Array, ""]:
-    """The status of a finished fit, the gravest first."""
+    """The status of a finished fit; of several that apply, the gravest."""
     status = jnp.where(converged, Status.CONVERGED, Status.MAX_STEPS)
     status = jnp.where(converged & exact, Status.EXACT_FIT, status)
     finite = jnp.isfinite(coef).all() & jnp.isfinite(objective)

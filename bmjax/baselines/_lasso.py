@@ -1,8 +1,9 @@
-"""The Lasso by coordinate descent on X'X, for one constant or for a cross-validated path.
+"""The Lasso by coordinate descent on X'X, for one alpha or for a cross-validated path.
 
-Where columns are correlated, descent finds the signs soon and then creeps: on the paper's uniform
-design with 30 features it took 700 sweeps an alpha. So each sweep is followed by leaps to the
-minimum for the signs found, which is exact once they are right: 2 steps an alpha.
+If columns are correlated, descent finds the signs soon and then becomes slow: on the paper's
+uniform design with 30 features it took 700 sweeps for each alpha. So each sweep is followed by
+leaps to the minimum for the present signs, which is exact once they are right: 2 steps for each
+alpha.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def lasso(
         y: (n,) target.
         alpha: Regularisation constant, at least 0.
         noise_precision: One over the noise variance.
-        tolerance: How far the subgradient may be from zero, as a cosine between a column and y.
-            Default: machine epsilon to the power 2/3.
-        max_steps: Most steps, each a sweep over the features and two leaps.
+        tolerance: Largest allowed subgradient, as a cosine between a column and y. Default: machine
+            epsilon to the power 2/3.
+        max_steps: Largest number of steps, each a sweep over the features and two leaps.
 
     Returns:
         The estimate; `num_steps` counts steps, `noise_precision` is the given one.
@@ -89,30 +90,32 @@ def lasso_cv(
     tolerance: ArrayLike | None = None,
     max_steps: int = 1_000,
 ) -> Estimate:
-    """The Lasso with alpha chosen by cross-validation, as `LassoCV(fit_intercept=False)` does.
+    """The Lasso, equation (3), with alpha chosen by cross-validation as in `LassoCV`.
 
-    Folds are contiguous, as scikit-learn's `KFold` without shuffling makes them; the grid falls
-    geometrically from the smallest alpha that selects nothing to a thousandth of it; the chosen
-    alpha has the lowest mean of the folds' mean squared errors, the larger one of equals; and
-    each fold's alpha is in proportion to its number of samples.
+    The rules are those of scikit-learn's `LassoCV(fit_intercept=False)`. Folds are contiguous, as
+    in `KFold` without shuffling; the grid falls geometrically from the smallest alpha that selects
+    nothing to a thousandth of it; the chosen alpha has the lowest mean of the folds' mean squared
+    errors, and is the largest of equals; and the alpha of each fold is in proportion to its number
+    of samples.
 
-    All folds descend side by side, and with them the fit to all samples, which is a fold with
-    nothing held out: its path ends the work without another fit.
+    All folds descend side by side, together with the fit to all samples, a fold with nothing held
+    out, so no further fit is needed at the end.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target.
         folds: Number of folds, from 2 to n.
         num_alphas: Length of the grid.
-        tolerance: How far the subgradient may be from zero, as a cosine between a column and y.
-            Default: machine epsilon to the power 2/3.
-        max_steps: Most steps at each alpha, each a sweep over the features and two leaps.
+        tolerance: Largest allowed subgradient, as a cosine between a column and y. Default: machine
+            epsilon to the power 2/3.
+        max_steps: Largest number of steps at each alpha, each a sweep over the features and two
+            leaps.
 
     Returns:
-        The estimate at the chosen `alpha`, in the paper's objective at noise precision 1, that
-        is n times scikit-learn's; `num_steps` counts steps, those of the slowest fold at each
-        alpha; `objective` is the paper's, also at noise precision 1, while `noise_precision` is
-        estimated. The status is `MAX_STEPS` if any of the descents ran out of steps.
+        The estimate at the chosen `alpha`, in the paper's objective at noise precision 1, which is
+        n times scikit-learn's; `num_steps` counts the steps of the slowest fold at each alpha;
+        `objective` is the paper's, also at noise precision 1, while `noise_precision` is estimated.
+        The status is `MAX_STEPS` if any descent ran out of steps.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -151,13 +154,13 @@ def descend(
 
     Args:
         m: The sums of the dataset.
-        threshold: Weight of each absolute value.
-        coef: Where to start.
-        tolerance: How far each entry of the subgradient may be from zero.
-        max_steps: Most steps, each a sweep and two leaps.
+        threshold: Weight of the absolute value of each coefficient.
+        coef: The coefficients to start from.
+        tolerance: Largest allowed absolute value of each entry of the subgradient.
+        max_steps: Largest number of steps, each a sweep and two leaps.
 
     Returns:
-        The coefficients, the steps made, and whether the tolerance was met.
+        The coefficients, the number of steps, and whether the tolerance was met.
     """
     diagonal = jnp.diagonal(m.gram)
     live = diagonal > 0
@@ -171,13 +174,14 @@ def descend(
         return coef.at[j].set(new), slope - m.gram[j] * (new - coef[j])
 
     def unmet(coef, slope):
-        # The subgradient nearest to zero; an all-zero column has none to speak of.
+        # The subgradient nearest to zero, ignoring columns that are all zero.
         at_zero = jnp.maximum(jnp.abs(slope) - threshold, 0)
         off_zero = jnp.abs(slope - jnp.sign(coef) * threshold)
         return jnp.any(live & (jnp.where(coef == 0, at_zero, off_zero) > tolerance))
 
     def leap(coef, slope):
-        # The minimum for the signs as they are, or as far towards it as they stay so.
+        # Leap to the minimum for the present signs, or as far towards it as the signs stay the
+        # same.
         sign = jnp.sign(coef)
         move = solve_normal_equations(m.gram, slope - threshold * sign, sign != 0)
         crosses = sign * (coef + move) < 0
@@ -190,8 +194,9 @@ def descend(
     def advance(carry):
         coef, slope, steps, _ = carry
         coef, slope = lax.fori_loop(0, len(coef), visit, (coef, slope))
-        # A leap often ends where a feature leaves; the second then lands, and n <= k needs it to
-        # exchange features. The slope is summed anew, or the roundings of all updates add up.
+        # A leap often ends where a feature leaves; the second then reaches the minimum, and if n <=
+        # k it is needed to exchange features. The slope is recomputed, or the roundings of all
+        # updates would add up.
         for _ in range(2):
             coef = leap(coef, residual_slope(m, coef))
         slope = residual_slope(m, coef)
@@ -242,8 +247,8 @@ def _lasso_cv(
 ) -> Estimate:
     n, k = X.shape
     everything = anchored(X.T, y)
-    # Row f of the weights lets in what fold f holds out; the last row nothing. One fold after
-    # another, since all at once would hold a copy of X for each.
+    # Row f of the weights selects the samples that fold f holds out; the last row selects none. One
+    # fold after another, since all at once would need a copy of X for each.
     fold_of = np.repeat(np.arange(folds), [len(rows) for rows in np.array_split(range(n), folds)])
     held_out = jnp.asarray(fold_of == np.arange(folds + 1)[:, None], X.dtype)
     tests = lax.map(lambda rows: squares(X.T, y, everything.anchor, rows), held_out)
@@ -284,7 +289,7 @@ _lasso_cv = jax.jit(_lasso_cv, static_argnames=("folds", "num_alphas"))
 
 
 def _lengths(m: Squares, y: Float[Array, " n"]) -> Float[Array, " k"]:
-    """|x_j| |y|, the unit of the tolerance: an entry of the subgradient over it is a cosine."""
+    """The unit |x_j| |y| of the tolerance: an entry of the subgradient over it is a cosine."""
     return jnp.sqrt(jnp.diagonal(m.gram)) * jnp.sqrt(jnp.sum(y**2))
 
 

@@ -17,16 +17,16 @@ from bmjax.baselines._estimate import Estimate, verdict
 def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
     """Minimise ||y - X coef||^2, equation (2) of the paper, by the normal equations.
 
-    Where n <= k the smallest of the exact solutions. Every feature but an all-zero one is in the
-    support.
+    If n <= k, the result is the smallest of the exact solutions. Every feature that is not all zero
+    is in the support.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target.
 
     Returns:
-        The estimate; `objective` is ||y - X coef||^2, and `num_steps` 0. A residual that is only
-        rounding has the status `EXACT_FIT`.
+        The estimate; `objective` is ||y - X coef||^2, and `num_steps` 0. The status is `EXACT_FIT`
+        if the residual is only rounding.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -52,7 +52,7 @@ def _least_squares(X: Float[Array, "n k"], y: Float[Array, " n"]) -> Estimate:
     else:
         gram, every = X @ X.T, jnp.ones(n, bool)
         coef = X.T @ solve_normal_equations(gram, y, every)
-        # The rounding of the product, so that an exact fit shows as one.
+        # Corrects the rounding of the product, so that an exact fit is recognised.
         coef += X.T @ solve_normal_equations(gram, y - X @ coef, every)
     support = jnp.any(X != 0, axis=0)
     square = jnp.sum((y - X @ coef) ** 2)

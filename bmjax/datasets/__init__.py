@@ -1,10 +1,10 @@
-"""Data that travel with the package, so that it can be tried without a download.
+"""Datasets that are part of the package, so that it can be tried without a download.
 
 `diabetes.csv` is the diabetes study of Efron, Hastie, Johnstone and Tibshirani, "Least Angle
 Regression", Annals of Statistics 32 (2004) 407-499: ten baseline variables of 442 patients and the
 progression of their disease a year later. The figures are taken from scikit-learn's copy
 (`sklearn/datasets/data`, release 1.9.1; copyright the scikit-learn developers, BSD-3-Clause), on
-their raw scale, and only written anew as one plain file: nothing is centred, scaled or rounded.
+their raw scale, rewritten as one plain file: nothing is centred, scaled or rounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def __dir__() -> list[str]:
 
 
 def load_diabetes() -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
-    """Loads the diabetes data on their raw scale.
+    """Load the diabetes data on their raw scale.
 
     Returns:
         The features (442, 10), the target (442,), which the file calls "progression", and the
