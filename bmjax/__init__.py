@@ -1,17 +1,18 @@
 """Bayesian masking: sparse linear regression without shrinkage, batched with JAX.
 
-Begin with `fit`: `print(bmjax.fit(X, y, intercept=True).summary())`. `fit_batch` fits many
-datasets at once, `fit_stream` more rows than memory holds, `posterior` weighs all choices of
-features, `stability_selection` and `bootstrap` say how firm a fit is, `monte_carlo` compares
-methods on simulated datasets, `load` reads a saved fit. `bmjax.plots` (matplotlib) draws,
-`bmjax.sklearn` has estimators of scikit-learn's kind, and `python -m bmjax` fits a CSV file.
+Start with `fit`: `print(bmjax.fit(X, y, intercept=True).summary())`. `fit_batch` fits many datasets
+at once, `fit_stream` fits more rows than memory holds, `posterior` computes the probability of each
+feature, `stability_selection` and `bootstrap` measure how much a fit depends on the samples,
+`monte_carlo` compares methods on simulated datasets, `load` reads a saved fit. `bmjax.plots` draws
+fits (matplotlib), `bmjax.sklearn` has estimators for scikit-learn, and `python -m bmjax` fits a CSV
+file.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# What is where. A name is looked up when it is first used, so that the command can answer
-# `--help` and mistakes without waiting for JAX.
+# The module of each public name. A name is imported when it is first used, so that the command can
+# answer `--help` and report mistakes without waiting for JAX.
 _HOMES = {
     "_fitting.batch": ("fit_batch",),
     "_fitting.fit": ("fit",),

@@ -12,10 +12,11 @@ _GRACE = 1.0  # seconds
 
 
 def _end_on_interrupt() -> None:
-    """Let Ctrl-C end the process also in the middle of compiled code.
+    """Let Ctrl-C end the process even in the middle of compiled code.
 
     Python raises KeyboardInterrupt only between its own instructions, and a long fit is a single
-    one. So a thread that hears of the signal at once gives `main` a second to end by itself.
+    instruction. So a thread that receives the signal at once gives `main` a second to end by
+    itself.
     """
     heard, tell = os.pipe()
     os.set_blocking(tell, False)
@@ -35,5 +36,5 @@ if __name__ == "__main__":
     _end_on_interrupt()
     status = main()
     if status == 130:
-        os._exit(status)  # at a usual exit JAX waits for what it has begun
+        os._exit(status)  # at a normal exit JAX waits for running work
     sys.exit(status)

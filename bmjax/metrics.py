@@ -1,7 +1,7 @@
-"""How good an estimate is when the truth is known: selection, coefficients, prediction.
+"""The quality of an estimate when the truth is known: selection, coefficients, prediction.
 
-Every function takes one dataset or a batch, batch axes in front, and gives one number for each
-dataset. Batch axes broadcast, so one truth serves many estimates.
+Every function takes one dataset or a batch, with batch axes in front, and returns one number for
+each dataset. Batch axes broadcast, so one truth serves many estimates.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def __dir__() -> list[str]:
 class Scores(NamedTuple):
     """Precision, recall and their harmonic mean, each in [0, 1].
 
-    What an empty set scores: with nothing named, precision is 1, for no name was wrong; with
-    nothing to be named, recall is 1, for nothing was missed. `f1` is 2 hits / (named + to be
-    named), the harmonic mean wherever both are positive: 0 if only one of the sets is empty, 1 if
-    both are. (scikit-learn scores an empty set 0.)
+    The scores of empty sets: if no feature is named, precision is 1, since no name was wrong; if
+    there is none to be named, recall is 1, since none was missed. `f1` is 2 hits / (named + to be
+    named), which is the harmonic mean if both are positive: 0 if only one of the sets is empty, 1
+    if both are. (scikit-learn scores an empty set 0.)
 
     Example:
         >>> from bmjax import metrics
@@ -51,12 +51,14 @@ class Scores(NamedTuple):
 def pruning(support: ArrayLike, truth: ArrayLike) -> Scores:
     """Precision, recall and F1 of the pruned features, as the paper defines them (section 5.3).
 
-    Precision is m3 / m2 and recall m3 / m1, with m1 truly irrelevant features, m2 pruned ones
-    and m3 that are both. An estimator that prunes nothing scores (1, 0, 0); see `Scores`.
+    Precision is m3 / m2 and recall m3 / m1, with m1 the number of truly irrelevant features, m2 of
+    pruned ones and m3 of those that are both. An estimator that prunes nothing scores (1, 0, 0);
+    see `Scores`.
 
     Args:
-        support: (..., k) the features kept: booleans, or coefficients that are 0 where pruned.
-        truth: (..., k) the relevant features: booleans, or the true coefficients.
+        support: (..., k) whether each feature is kept: booleans, or coefficients that are 0 where
+            pruned.
+        truth: (..., k) whether each feature is relevant: booleans, or the true coefficients.
 
     Returns:
         The scores, one for each dataset.
@@ -76,14 +78,15 @@ def pruning(support: ArrayLike, truth: ArrayLike) -> Scores:
 
 
 def selection(support: ArrayLike, truth: ArrayLike) -> Scores:
-    """Precision, recall and F1 of the kept features: `pruning` with the two sets turned round.
+    """Precision, recall and F1 of the kept features: `pruning` with the complements of both sets.
 
     Precision is the share of kept features that are relevant, recall the share of relevant
     features that are kept. An estimator that keeps nothing scores (1, 0, 0); see `Scores`.
 
     Args:
-        support: (..., k) the features kept: booleans, or coefficients that are 0 where pruned.
-        truth: (..., k) the relevant features: booleans, or the true coefficients.
+        support: (..., k) whether each feature is kept: booleans, or coefficients that are 0 where
+            pruned.
+        truth: (..., k) whether each feature is relevant: booleans, or the true coefficients.
 
     Returns:
         The scores, one for each dataset.
@@ -104,9 +107,9 @@ def selection(support: ArrayLike, truth: ArrayLike) -> Scores:
 def bias(coef: ArrayLike, truth: ArrayLike) -> Float[Array, "*b"]:
     """Mean over the relevant features of the error in the direction of the truth.
 
-    That is sign(truth) * (coef - truth): negative for an estimator that shrinks towards zero or
-    prunes. It estimates a bias only once averaged over datasets. With no relevant feature it is
-    0. For the bias of each feature by itself, average `coef - truth` over datasets.
+    This is sign(truth) * (coef - truth): negative for an estimator that shrinks towards zero or
+    prunes. It estimates a bias only after averaging over datasets. Without relevant features it is
+    0. For the bias of each feature, average `coef - truth` over datasets.
 
     Args:
         coef: (..., k) estimated effects.
@@ -156,12 +159,12 @@ def squared_error(coef: ArrayLike, truth: ArrayLike) -> Float[Array, "*b"]:
 def prediction_error(coef: ArrayLike, X: ArrayLike, y: ArrayLike) -> Float[Array, "*b"]:
     """Mean squared error of X @ coef.
 
-    On new samples it estimates the error of prediction, noise included; with y = X @ truth it is
-    that of the fitted mean, without the noise.
+    On new samples it estimates the error of prediction, including the noise; with y = X @ truth it
+    is the error of the fitted mean, without the noise.
 
     Args:
         coef: (..., k) estimated effects.
-        X: (..., n, k) samples, preferably not those fitted.
+        X: (..., n, k) samples, preferably not those of the fit.
         y: (..., n) their targets.
 
     Returns:
@@ -228,7 +231,7 @@ def _together(name_a: str, name_b: str, a: Array, b: Array) -> tuple[Array, Arra
 
 
 def _numbers(**values: ArrayLike) -> list[Array]:
-    """Arrays of one floating-point type, the widest among them."""
+    """The values as arrays of one floating-point type, the widest among them."""
     arrays = [jnp.asarray(floating_array(name, value)) for name, value in values.items()]
     widest = max((a.dtype for a in arrays), key=lambda dtype: dtype.itemsize)
     return [a.astype(widest) for a in arrays]

@@ -1,13 +1,13 @@
 """Pictures of a fit: its coefficients, course, path over the start, stability and posterior.
 
-Needs matplotlib, `pip install "bmjax[plot]"`, and is imported by itself, `import bmjax.plots`.
-Each function draws into the axes given, or else into a new figure, and returns the axes; none
-shows or saves anything. Features that were pruned are drawn in grey.
+This module needs matplotlib, `pip install "bmjax[plot]"`, and is imported explicitly, `import
+bmjax.plots`. Each function draws into the given axes, or else into a new figure, and returns the
+axes; none shows or saves anything. Features that were pruned are drawn in grey.
 """
 
 from __future__ import annotations
 
-# First, since it says what to install where matplotlib is missing.
+# First, since it says what to install if matplotlib is missing.
 import bmjax._drawing  # noqa: F401
 
 # isort: split
@@ -47,7 +47,7 @@ def __dir__() -> list[str]:
 
 
 class _Selection(Protocol):
-    """What `stability` reads; `bmjax.StabilitySelection` has it."""
+    """The fields that `stability` reads, as of a `bmjax.StabilitySelection`."""
 
     @property
     def frequencies(self) -> Any: ...
@@ -67,20 +67,21 @@ def coefficients(
     standardized: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws the coefficients with their intervals, and beside them the inclusion rates.
+    """Draw the coefficients with their intervals, and beside them the inclusion rates.
 
-    A row a feature, the first on top. The interval is that of `Result.conf_int`, the support
-    taken as known; a fit made without uncertainty has dots alone. Of more than 40 features only
-    those kept are named, and the rows of the others are narrower.
+    There is one row for each feature, the first on top. The intervals are those of
+    `Result.conf_int`, with the support taken as known; a fit made without uncertainty has dots
+    only. Of more than 40 features only those kept are named, and the rows of the others are
+    narrower.
 
     Args:
         result: One fit of k features.
-        names: k names. Default: those that the data came with, or else x0, x1, ...
+        names: k names. Default: those of the data, or else x0, x1, ...
         level: Probability of the intervals, between 0 and 1.
-        standardized: Whether to draw, between the two, the effects in standard deviations of y
-            per standard deviation of the feature, which can be compared whatever the units.
-        ax: Where to draw; a quarter of its width goes to new axes for the rates, and before that a
-            third to those of the standardised effects. Default: a new figure.
+        standardized: Whether to draw, between the two, the effects in standard deviations of y per
+            standard deviation of the feature, which are comparable between features.
+        ax: The axes to draw into. A quarter of their width goes to new axes for the rates, and a
+            third of the rest to axes for the standardised effects. Default: a new figure.
 
     Returns:
         The axes of the coefficients; those of the rates are the last in the figure.
@@ -98,7 +99,7 @@ def coefficients(
     """
     coef = vector("result", result.coef)
     names = drawn_names(names, len(coef), result.names)
-    half_width(level, np.zeros(1))  # says what is wrong with the level
+    half_width(level, np.zeros(1))  # raises if the level is not valid
     inclusion, kept = np.asarray(result.inclusion), np.asarray(result.support)
     ax, y, heights = row_axes(names, kept, ax, width=6.8)
 
@@ -145,14 +146,15 @@ def _draw_standardized(panel: Axes, result: Result, y: Array, heights: Array) ->
 def course(
     result: Result, names: Iterable[str] | None = None, *, axes: Sequence[Axes] | None = None
 ) -> tuple[Axes, Axes]:
-    """Draws coefficients and inclusion rates over the steps of a fit.
+    """Draw the coefficients and inclusion rates over the steps of a fit.
 
-    Up to 12 features are all named where their lines end. Of more, those kept are, at most 40 by
-    the size of their coefficients; and beside the rates only those that end between 0 and 1.
+    Up to 12 features are all named at the ends of their lines. Of more features only those kept are
+    named, at most the 40 of the largest coefficients, and beside the rates only those that end
+    between 0 and 1.
 
     Args:
         result: One fit of k features, made with `history=True`.
-        names: k names. Default: those that the data came with, or else x0, x1, ...
+        names: k names. Default: those of the data, or else x0, x1, ...
         axes: Two axes to draw into. Default: a new figure.
 
     Returns:
@@ -197,21 +199,21 @@ def path(
     axes: Sequence[Axes] | None = None,
     **options: Any,
 ) -> tuple[Axes, Axes]:
-    """Draws where plain fits from several initial inclusion rates end.
+    """Draw the ends of single fits from several initial inclusion rates.
 
-    One fit a rate, `fit(X, y, initial_inclusion=rate, **options)`, each to the optimum next to
-    its start: where the lines jump, another optimum begins. A vertical line marks the rate whose
-    fit has the highest bound, the lowest of those within 0.01 nats; the features that it keeps
-    have colours, and names as in `course`.
+    There is one fit for each rate, `fit(X, y, initial_inclusion=rate, **options)`, to the optimum
+    next to its start: where the lines jump, another optimum begins. A vertical line marks the rate
+    whose fit has the highest bound, the lowest of those within 0.01 nats; the features that it
+    keeps are coloured, and named as in `course`.
 
     Args:
         X: (n, k) features, samples in rows.
         y: (n,) target.
         rates: (r,) initial rates in (0, 1], at least two. Default: 25 from 0.02 to 0.99, evenly
             spaced in their logarithm.
-        names: k names. Default: those that the data came with, or else x0, x1, ...
+        names: k names. Default: those of the data, or else x0, x1, ...
         axes: Two axes to draw into. Default: a new figure.
-        options: What else `fit` takes.
+        options: Further options of `fit`.
 
     Returns:
         The axes of the coefficients and those of the rates.
@@ -234,14 +236,14 @@ def path(
         raise ValueError("rates must be at least two numbers above 0 and at most 1.")
     shape = floating_array("X", X).shape
     if len(shape) == 2:
-        # Here and not after the fits, which take their time.
+        # Checked here and not after the fits, which may take long.
         names = drawn_names(names, shape[1], names_of(X))
     checked_axes(axes)
     fits = [fit(X, y, initial_inclusion=float(rate), **options) for rate in rates]
     names = drawn_names(names, len(fits[0].coef), fits[0].names)
     bounds = np.array([float(one.bound) for one in fits])
     bounds[np.isnan(bounds)] = -np.inf
-    # Fits that ended at the same optimum differ in how near they came.
+    # Fits that end at the same optimum differ in their distance to it.
     best = int(np.argmax(bounds >= bounds.max() - 0.01))
     coef = np.stack([np.asarray(one.coef) for one in fits])
     inclusion = np.stack([np.asarray(one.inclusion) for one in fits])
@@ -259,16 +261,16 @@ def path(
 def stability(
     selection: _Selection, names: Iterable[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
-    """Draws how often each feature was selected, with the threshold of the stable ones.
+    """Draw the frequency with which each feature was selected, with the threshold of stable ones.
 
-    A row a feature, the first on top, with two standard errors to either side. Of more than 40
-    features only the stable ones are named, and the rows of the others are narrower.
+    There is one row for each feature, the first on top, with two standard errors to either side. Of
+    more than 40 features only the stable ones are named, and the rows of the others are narrower.
 
     Args:
         selection: A `bmjax.StabilitySelection` of one dataset, of which it reads `frequencies`,
             `standard_errors` and `stable`, all (k,), and `threshold`.
-        names: k names. Default: those that the data came with, or else x0, x1, ...
-        ax: Where to draw. Default: a new figure.
+        names: k names. Default: those of the data, or else x0, x1, ...
+        ax: The axes to draw into. Default: a new figure.
 
     Returns:
         The axes.
@@ -306,15 +308,15 @@ def stability(
 def probabilities(
     posterior: Posterior, names: Iterable[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
-    """Draws the probability of each feature, with two Monte Carlo errors to either side.
+    """Draw the probability of each feature, with two Monte Carlo errors to either side.
 
-    A row a feature, the first on top; those more probable than not in colour. Of more than 40
-    features only these are named, and the rows of the others are narrower.
+    There is one row for each feature, the first on top; those more probable than not are coloured.
+    Of more than 40 features only these are named, and the rows of the others are narrower.
 
     Args:
-        posterior: What `bmjax.posterior` returned for one dataset of k features.
+        posterior: The result of `bmjax.posterior` for one dataset of k features.
         names: k names. Default: x0, x1, ...
-        ax: Where to draw. Default: a new figure.
+        ax: The axes to draw into. Default: a new figure.
 
     Returns:
         The axes.
@@ -346,11 +348,11 @@ def probabilities(
 
 
 def sizes(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
-    """Draws the probability of each number of features, those always in not counted.
+    """Draw the probability of each number of features, without those that are always in.
 
     Args:
-        posterior: What `bmjax.posterior` returned for one dataset.
-        ax: Where to draw. Default: a new figure.
+        posterior: The result of `bmjax.posterior` for one dataset.
+        ax: The axes to draw into. Default: a new figure.
 
     Returns:
         The axes.
@@ -365,7 +367,7 @@ def sizes(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
         >>> ax = bmjax.plots.sizes(posterior)
     """
     chance = vector("posterior", posterior.size)
-    # Beyond the last that could be seen there is nothing to draw.
+    # Only up to the last size whose bar is visible.
     shown = max(int(np.flatnonzero(chance > 1e-3).max(initial=0)) + 2, 2)
     chance = chance[:shown]
     if ax is None:

@@ -1,10 +1,10 @@
 """The exact one-feature estimators, and the bias of the FAB estimator for any number of features.
 
 With one feature every estimator of the paper has a closed form (sections 3.1 and 4.3), which shows
-how it shrinks: the Lasso by a constant, ARD by less the larger the effect, FAB not at all. They
-serve here as oracles of the general solvers and as the curves of the paper's figure 1.
+how it shrinks: the Lasso by a constant, ARD by less for larger effects, FAB not at all. They serve
+as oracles for the general solvers and as the curves of figure 1 of the paper.
 
-All are pure functions, in the floating-point type of their input; use `jax.vmap` for many.
+All are pure functions, in the floating-point type of their input; use `jax.vmap` for many inputs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def __dir__() -> list[str]:
 
 @full_precision
 def least_squares(x: ArrayLike, y: ArrayLike) -> Float[Array, ""]:
-    """Least squares, x'y / x'x: equation (2) of the paper with one feature; 0 where x is all zero.
+    """Least squares, x'y / x'x: equation (6) of the paper; 0 if x is all zero.
 
     Args:
         x: (n,) the feature.
@@ -66,8 +66,9 @@ def lasso(
 ) -> Float[Array, ""]:
     """The Lasso: least squares moved towards zero by alpha / (noise_precision * x'x).
 
-    The minimum of noise_precision / 2 ||y - x b||^2 + alpha |b|, equation (3). The paper's
-    closed form (`lasso-1d`) moves by twice that, and its text by alpha / x'x: both errata.
+    This is the minimum of noise_precision / 2 ||y - x b||^2 + alpha |b|, equation (3). The paper's
+    closed form, equation (7) (`lasso-1d`), moves by twice that, and its text by alpha / x'x: both
+    are errata.
 
     Args:
         x: (n,) the feature.
@@ -99,8 +100,8 @@ def lasso(
 def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, ""]:
     """ARD: least squares moved towards zero by 1 / (noise_precision * |x'y|).
 
-    Equation `ard-1d` of the paper, derived in its appendix A: the posterior mean under the prior
-    variance of highest marginal likelihood.
+    This is equation (8) of the paper (`ard-1d`), derived in its appendix A: the posterior mean
+    under the prior variance of highest marginal likelihood.
 
     Args:
         x: (n,) the feature.
@@ -128,9 +129,9 @@ def ard(x: ArrayLike, y: ArrayLike, noise_precision: ArrayLike) -> Float[Array, 
 
 @full_precision
 def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
-    """FAB: (x o mu)'y / (x o mu)'x, the weight at given mask means (section 4.3).
+    """FAB: (x o mu)'y / (x o mu)'x, the weight at given mask means, equation (16) (section 4.3).
 
-    Unbiased whatever the mask means are, and least squares where they are all one; 0 where the
+    It is unbiased for any mask means, and equals least squares if they are all one; 0 if the
     feature is masked in every row.
 
     Args:
@@ -159,20 +160,19 @@ def fab(x: ArrayLike, y: ArrayLike, mask_mean: ArrayLike) -> Float[Array, ""]:
 
 
 def fab_bias(X: ArrayLike, mask_mean: ArrayLike, true_weights: ArrayLike) -> Float[Array, " k"]:
-    """Bias of the FAB weights over the noise at fixed mask means: Omega^-1 b, equation `fab-bias`.
+    """The bias of the FAB weights at fixed mask means, Omega^-1 b, equation (15) (`fab-bias`).
 
-    b_k = (x_k o mu_k)' sum_{l != k} w_l (x_l o (1 - mu_l)): a feature takes over what others
-    would explain where they are masked and it is not. Zero with one feature or without masks.
+    b_k = (x_k o mu_k)' sum_{l != k} w_l (x_l o (1 - mu_l)): a feature explains the effect of others
+    in rows where they are masked and it is not. The bias is zero with one feature or without masks.
 
     Args:
         X: (n, k) features.
-        mask_mean: (k, n) posterior means of the masks, feature by feature as in
-            `State.mask_mean`.
+        mask_mean: (k, n) posterior means of the masks, feature-major as in `State.mask_mean`.
         true_weights: (k,) the weights behind y = X @ true_weights + noise.
 
     Returns:
-        The mean of the weights of `m_step` minus the true ones. A feature that is masked in every
-        row has weight zero there, so its bias is minus its true weight.
+        The mean, over the noise, of the weights of `m_step` minus the true ones. A feature that is
+        masked in every row has weight zero there, so its bias is minus its true weight.
 
     Raises:
         TypeError: If an argument is not real.
@@ -220,7 +220,7 @@ def _fab_bias(
 
 
 def _one_feature(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """Both as (n,), of one floating-point type."""
+    """Both arrays as (n,), of one floating-point type."""
     feature, target = floating_array("x", x), floating_array("y", y)
     if feature.ndim != 1 or feature.shape != target.shape or feature.size == 0:
         raise ValueError(f"x has shape {feature.shape} and y {target.shape}; wanted (n,) and (n,).")
@@ -241,11 +241,11 @@ def _masks(mask_mean: Array) -> Array:
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
-    """A quotient that is 0 where the denominator is, in its derivatives too."""
+    """A quotient that is 0 if the denominator is, as are its derivatives."""
     nothing = denominator == 0
     return jnp.where(nothing, 0, numerator / jnp.where(nothing, 1, denominator))
 
 
 def _shrink(estimate: Array, by: Array) -> Array:
-    """Soft thresholding: moved towards zero, and no further."""
+    """Soft thresholding: the estimate moved towards zero, but not beyond."""
     return jnp.sign(estimate) * jnp.maximum(jnp.abs(estimate) - by, 0)

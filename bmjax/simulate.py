@@ -1,8 +1,8 @@
 """Synthetic datasets: the two designs of the paper and harder ones that it lacks.
 
 Every design is a pure function of a JAX key: the same key and options give the same dataset, and
-`jax.vmap` over keys gives a batch. Sizes are Python numbers, for they fix shapes; all other
-options may be traced. A key gives other draws in float32 than in float64.
+`jax.vmap` over keys gives a batch. Sizes are Python numbers, since they fix shapes; all other
+options may be traced. The draws of a key differ between float32 and float64.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# Beyond this, columns are alike to rounding in float32.
+# Beyond this correlation, columns are equal up to rounding in float32.
 _MAX_CORRELATION = 0.999
 
 
@@ -67,11 +67,11 @@ def two_features(
     noise_precision: ArrayLike = 200.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Section 5.2 of the paper: rows (1, 0) and (0.5, 1), repeated; the second feature acts.
+    """Section 5.2, equation (21): rows (1, 0) and (0.5, 1), repeated; the second feature acts.
 
     Args:
         key: A JAX random key.
-        pairs: How often the two rows are repeated; n = 2 * pairs.
+        pairs: Number of repetitions of the two rows; n = 2 * pairs.
         noise_precision: One over the noise variance; the paper has 1 / 0.005.
         dtype: Floating-point type. Default: JAX's own, float32 unless float64 is enabled.
 
@@ -104,7 +104,7 @@ def uniform_design(
     noise_precision: ArrayLike = 5.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Section 5.3 of the paper: X and coef from U[0, 1], then half of coef set to zero.
+    """Section 5.3 of the paper: X and coef from U[0, 1], with half of coef set to zero.
 
     The columns are not centred, so any two have cosine 0.75 and X'X is close to rank one plus a
     diagonal. The k // 2 irrelevant features are drawn at random.
@@ -135,7 +135,7 @@ def uniform_design(
     precision = validate.number("noise_precision", noise_precision, dtype, low=0, open_low=True)
     for_X, for_place, for_noise = jax.random.split(key, 3)
     X, effects = jnp.split(jax.random.uniform(for_X, (n + 1, k), dtype), [n])
-    # From (0, 1]: a relevant feature with effect zero would not be one.
+    # In (0, 1], since a relevant feature must not have effect zero.
     effects = 1 - effects[0]
     relevant = _some_of(for_place, k, k - k // 2)
     noise = jax.random.normal(for_noise, (n,), dtype)
@@ -151,17 +151,17 @@ def sparse_design(
     signal_to_noise: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Independent standard normal features, few of them relevant, at a set signal-to-noise ratio.
+    """Independent standard normal features, few of them relevant, at a given signal-to-noise ratio.
 
-    Here and in the designs below the relevant features are drawn at random, their effects have
-    random signs and sizes from U[0.5, 1.5], and the noise variance is what makes the variance of
-    X @ coef (over samples, for this coef) `signal_to_noise` times as large.
+    Here and in the designs below, the relevant features are drawn at random, their effects have
+    random signs and sizes from U[0.5, 1.5], and the noise variance is such that the variance of X @
+    coef (over samples, for this coef) is `signal_to_noise` times as large.
 
     Args:
         key: A JAX random key.
         k: Number of features.
         n: Number of samples. Default: 20 * k.
-        num_relevant: How many features act. Default: a tenth of them, at least one.
+        num_relevant: Number of features that act. Default: a tenth of them, at least one.
         signal_to_noise: Variance of the signal over that of the noise.
         dtype: Floating-point type. Default: JAX's own.
 
@@ -203,14 +203,14 @@ def ar1_design(  # noqa: PLR0913 - public options
     signal_to_noise: ArrayLike = 3.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Normal features, columns i and j correlated by correlation ** |i - j|.
+    """Normal features whose columns i and j have the correlation `correlation ** |i - j|`.
 
     Args:
         key: A JAX random key.
         k: Number of features.
         n: Number of samples. Default: 20 * k.
         correlation: Correlation of neighbours, from -0.999 to 0.999.
-        num_relevant: How many features act. Default: half of them, at least one.
+        num_relevant: Number of features that act. Default: half of them, at least one.
         signal_to_noise: Variance of the signal over that of the noise, see `sparse_design`.
         dtype: Floating-point type. Default: JAX's own.
 
@@ -262,9 +262,9 @@ def block_design(  # noqa: PLR0913 - public options
         key: A JAX random key.
         k: Number of features.
         n: Number of samples. Default: 20 * k.
-        block_size: Features in a block; the last block may be smaller.
+        block_size: Number of features in a block; the last block may be smaller.
         correlation: Correlation within a block, from 0 to 0.999.
-        num_relevant: How many features act. Default: half of them, at least one.
+        num_relevant: Number of features that act. Default: half of them, at least one.
         signal_to_noise: Variance of the signal over that of the noise, see `sparse_design`.
         dtype: Floating-point type. Default: JAX's own.
 
@@ -308,7 +308,7 @@ def heavy_tailed_design(  # noqa: PLR0913 - public options
     signal_to_noise: ArrayLike = 3.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Independent standard normal features under noise of Student's t distribution.
+    """Independent standard normal features, and noise with Student's t distribution.
 
     The noise is scaled to the variance that `signal_to_noise` asks for, so that only its shape
     differs from that of `sparse_design`.
@@ -317,8 +317,9 @@ def heavy_tailed_design(  # noqa: PLR0913 - public options
         key: A JAX random key.
         k: Number of features.
         n: Number of samples. Default: 20 * k.
-        degrees_of_freedom: Of the t distribution, above 2, where its variance is finite.
-        num_relevant: How many features act. Default: half of them, at least one.
+        degrees_of_freedom: Degrees of freedom of the t distribution, above 2, where its variance is
+            finite.
+        num_relevant: Number of features that act. Default: half of them, at least one.
         signal_to_noise: Variance of the signal over that of the noise, see `sparse_design`.
         dtype: Floating-point type. Default: JAX's own.
 
@@ -357,14 +358,14 @@ def wide_design(  # noqa: PLR0913 - public options
     signal_to_noise: ArrayLike = 10.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Fewer samples than features: normal features, AR(1) correlated, very few of them relevant.
+    """Fewer samples than features: AR(1) correlated normal features, very few of them relevant.
 
     Args:
         key: A JAX random key.
         k: Number of features, at least 4.
         n: Number of samples, below k. Default: k // 2.
         correlation: Correlation of neighbours, from -0.999 to 0.999.
-        num_relevant: How many features act. Default: a tenth of n, at least one.
+        num_relevant: Number of features that act. Default: a tenth of n, at least one.
         signal_to_noise: Variance of the signal over that of the noise, see `sparse_design`.
         dtype: Floating-point type. Default: JAX's own.
 
@@ -435,7 +436,7 @@ def _sparse_coef(
 
 
 def _some_of(key: jax.Array, k: int, number: int) -> Bool[Array, " k"]:
-    """A given number of k places, any set of them as likely as any other."""
+    """A given number of k places, drawn with equal probability for every set of them."""
     # Ranks by comparison, ties by place: a sort or a permutation takes longer to compile.
     draw, place = jax.random.bits(key, (k,)), jnp.arange(k)
     before = (draw[:, None] > draw[None, :]) | (
@@ -455,5 +456,5 @@ def _dataset(
     noise: Float[Array, " n"],
     precision: Float[Array, ""],
 ) -> Dataset:
-    """The dataset with noise of unit variance brought to the given precision."""
+    """The dataset, with noise of unit variance scaled to the given precision."""
     return Dataset(X, X @ coef + noise / jnp.sqrt(precision), coef, precision)

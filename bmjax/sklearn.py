@@ -1,6 +1,6 @@
 """Bayesian masking as scikit-learn estimators: a regressor and a classifier that select features.
 
-Needs the `sklearn` extra, and is imported only by its name: `import bmjax.sklearn`.
+This module needs the `sklearn` extra, and is imported only explicitly: `import bmjax.sklearn`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ except ImportError as error:
         'bmjax.sklearn needs scikit-learn 1.6 or newer: pip install "bmjax[sklearn]"'
     ) from error
 
-# scikit-learn is known to be there by now.
+# Imported here, after scikit-learn has been found.
 from bmjax._fitting.estimator import TwoClasses  # noqa: E402
 from bmjax._fitting.selector import MaskingSelector  # noqa: E402
 from bmjax._posterior.estimator import (  # noqa: E402
@@ -52,9 +52,9 @@ from bmjax._posterior.estimator import (  # noqa: E402
 class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
     """Sparse linear regression that selects features without shrinking those it keeps.
 
-    `bmjax.fit` with scikit-learn's manners; see there for what the parameters do. As a transformer
-    it passes on the features kept. Everything is computed in the type of X, float32 or float64
-    (all other types), whatever the setting `jax_enable_x64`.
+    This is `bmjax.fit` with the interface of scikit-learn; the parameters are described there. As a
+    transformer it selects the features kept. Everything is computed in the type of X, float32 or
+    float64 (for all other types), whatever the setting `jax_enable_x64`.
 
     Args:
         family: The distribution of y, `"gaussian"`, or `"student"` for noise with outliers;
@@ -65,31 +65,32 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
             or their names if X has string column names.
         groups: (k,) labels of columns that are kept or pruned together, such as the dummies of a
-            categorical variable; None for a column by itself.
+            categorical variable; None for a column in no group.
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
-        noise_precision: One over the noise variance where it is known.
+        noise_precision: One over the noise variance if it is known.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
-        starts: How many starts, or their rates, (s,) or (s, k). Default: 2.
-        moves: Most moves tried after the starts. Default: 5, or 0 with `initial_inclusion`.
-        criterion: What ranks finished fits: `"learned"`, `"held"` or `"paper"`.
+        starts: Number of starts, or their inclusion rates, (s,) or (s, k). Default: 2.
+        moves: Largest number of moves tried after the starts. Default: 5, or 0 with
+            `initial_inclusion`.
+        criterion: Criterion that ranks finished fits: `"learned"`, `"held"` or `"paper"`.
         prune_threshold: A feature whose mean mask falls below this is pruned. Default: the
             machine epsilon.
         tolerance: Predicted distance to the fixed point that counts as converged.
-        max_steps: Most iterations, over all starts and moves.
+        max_steps: Largest number of iterations, over all starts and moves.
 
     Attributes:
         coef_: (k,) effect of each feature on the mean of y, exactly zero where pruned.
         intercept_: Mean of y where every feature is zero; 0 if it is not fitted.
-        inclusion_: (k,) rate at which each feature is left in, in [0, 1].
-        weights_: (k,) effect where the feature is not masked.
-        support_: (k,) booleans, the features kept.
+        inclusion_: (k,) inclusion rate of each feature, in [0, 1].
+        weights_: (k,) effect of each feature where it is not masked.
+        support_: (k,) whether each feature is kept.
         noise_precision_: One over the noise variance.
         bound_: Lower bound of FIC, in nats.
-        n_iter_: Iterations run, over all starts and moves.
-        status_: How the fit ended, a `bmjax.Status`.
-        result_: All of the `bmjax.Result`, in NumPy arrays.
+        n_iter_: Number of iterations, over all starts and moves.
+        status_: The `bmjax.Status` with which the fit ended.
+        result_: The whole `bmjax.Result`, in NumPy arrays.
         n_features_in_: Number of features k.
-        feature_names_in_: (k,) names of the columns, if X has such.
+        feature_names_in_: (k,) names of the columns, if X has string names.
 
     Example:
         >>> from bmjax.datasets import load_diabetes
@@ -120,7 +121,7 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         tolerance: float = 1e-3,
         max_steps: int = 20_000,
     ) -> None:
-        """Store the parameters as they are; `fit` checks them."""
+        """Store the parameters unchanged; `fit` checks them."""
         super().__init__(
             fit_intercept=fit_intercept,
             standardize=standardize,
@@ -142,16 +143,16 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         """Fit the model.
 
         Args:
-            X: (n, k) features, an array or a data frame. Of a pandas frame a column of categories
+            X: (n, k) features, an array or a data frame. A categorical column of a pandas frame
                 becomes a 0/1 column for each level but the first, kept or pruned together: `coef_`,
-                `inclusion_` and `weights_` are then of the columns `result_.feature_names()`,
-                `support_` of those of X.
+                `inclusion_` and `weights_` are then over the columns `result_.feature_names()`, and
+                `support_` is over those of X.
             y: (n,) target.
-            sample_weight: (n,) how often each row counts: with 0 it is absent, and an integer is
-                the same as the row repeated.
+            sample_weight: (n,) how often each row counts: a row of weight 0 is absent, and an
+                integer is the same as the row repeated.
 
         Returns:
-            Itself.
+            The estimator itself.
 
         Raises:
             TypeError: If a parameter has the wrong type.
@@ -178,11 +179,11 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
                 `bmjax.Result.predict`.
 
         Returns:
-            (m,) predictions; with `return_std` a pair of such.
+            (m,) predictions; with `return_std` a pair of predictions and standard deviations.
 
         Raises:
             sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X has not the columns of the fit.
+            ValueError: If X does not have the columns of the fit.
         """
         X = self._new_samples(X)
         mean = self._predictor(X)
@@ -196,11 +197,11 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
 class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
     """Sparse logistic regression of two classes, without shrinking the features that it keeps.
 
-    `bmjax.fit` with `family="logistic"` and scikit-learn's manners; see there for what the
-    parameters do. As a transformer it passes on the features kept. Everything is computed in the
-    type of X, float32 or float64 (all other types), whatever the setting `jax_enable_x64`. Classes
-    that the kept features tell apart without error have no largest likelihood: a
-    `ConvergenceWarning` says so, and weights are where the fit was stopped.
+    This is `bmjax.fit` with `family="logistic"` and the interface of scikit-learn; the parameters
+    are described there. As a transformer it selects the features kept. Everything is computed in
+    the type of X, float32 or float64 (for all other types), whatever the setting `jax_enable_x64`.
+    If the kept features tell the classes apart without error, the likelihood has no maximum: a
+    `ConvergenceWarning` says so, and the weights are those at which the fit was stopped.
 
     Args:
         fit_intercept: Whether to fit the log-odds where every feature is zero, a feature of ones
@@ -210,30 +211,31 @@ class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
         unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
             or their names if X has string column names.
         groups: (k,) labels of columns that are kept or pruned together, such as the dummies of a
-            categorical variable; None for a column by itself.
+            categorical variable; None for a column in no group.
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
-        starts: How many starts, or their rates, (s,) or (s, k). Default: 2.
-        moves: Most moves tried after the starts. Default: 5, or 0 with `initial_inclusion`.
-        criterion: What ranks finished fits: `"learned"`, `"held"` or `"paper"`.
+        starts: Number of starts, or their inclusion rates, (s,) or (s, k). Default: 2.
+        moves: Largest number of moves tried after the starts. Default: 5, or 0 with
+            `initial_inclusion`.
+        criterion: Criterion that ranks finished fits: `"learned"`, `"held"` or `"paper"`.
         prune_threshold: A feature whose mean mask falls below this is pruned. Default: the
             machine epsilon.
         tolerance: Predicted distance to the fixed point that counts as converged.
-        max_steps: Most iterations, over all starts and moves.
+        max_steps: Largest number of iterations, over all starts and moves.
 
     Attributes:
         classes_: (2,) the two labels; log-odds are those of the second.
         coef_: (k,) effect of each feature on the log-odds, exactly zero where pruned.
         intercept_: Log-odds where every feature is zero; 0 if it is not fitted.
-        inclusion_: (k,) rate at which each feature is left in, in [0, 1].
-        weights_: (k,) effect where the feature is not masked.
-        support_: (k,) booleans, the features kept.
+        inclusion_: (k,) inclusion rate of each feature, in [0, 1].
+        weights_: (k,) effect of each feature where it is not masked.
+        support_: (k,) whether each feature is kept.
         bound_: Lower bound of FIC, in nats.
-        n_iter_: Iterations run, over all starts and moves.
-        status_: How the fit ended, a `bmjax.Status`.
-        result_: All of the `bmjax.Result`, in NumPy arrays.
+        n_iter_: Number of iterations, over all starts and moves.
+        status_: The `bmjax.Status` with which the fit ended.
+        result_: The whole `bmjax.Result`, in NumPy arrays.
         n_features_in_: Number of features k.
-        feature_names_in_: (k,) names of the columns, if X has such.
+        feature_names_in_: (k,) names of the columns, if X has string names.
 
     Example:
         >>> from bmjax.datasets import load_diabetes
@@ -248,16 +250,16 @@ class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
         """Fit the model.
 
         Args:
-            X: (n, k) features, an array or a data frame. Of a pandas frame a column of categories
+            X: (n, k) features, an array or a data frame. A categorical column of a pandas frame
                 becomes a 0/1 column for each level but the first, kept or pruned together: `coef_`,
-                `inclusion_` and `weights_` are then of the columns `result_.feature_names()`,
-                `support_` of those of X.
-            y: (n,) labels of two classes, of any kind that can be put in order.
-            sample_weight: (n,) how often each row counts: with 0 it is absent, and an integer is
-                the same as the row repeated.
+                `inclusion_` and `weights_` are then over the columns `result_.feature_names()`, and
+                `support_` is over those of X.
+            y: (n,) labels of two classes, of any kind that can be sorted.
+            sample_weight: (n,) how often each row counts: a row of weight 0 is absent, and an
+                integer is the same as the row repeated.
 
         Returns:
-            Itself.
+            The estimator itself.
 
         Raises:
             TypeError: If a parameter has the wrong type.
