@@ -377,15 +377,3 @@ def sizes(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
-
-
-# ---- rows
-
-
-# ---- lines
-
-
-# ---- names in any script
-
-
-# ---- arguments

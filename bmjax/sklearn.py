@@ -64,8 +64,8 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
             Results are in the user's units either way.
         unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
             or their names if X has string column names.
-        groups: (k,) labels of columns that are kept or pruned together, such as the dummies of a
-            categorical variable; None for a column in no group.
+        groups: (k,) labels of columns that are kept or pruned together, such as the 0/1 columns of
+            a category; None for a column in no group.
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
         noise_precision: One over the noise variance if it is known.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
@@ -210,8 +210,8 @@ class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
             are in the user's units either way.
         unmasked: Features that are never masked and never pruned: (k,) booleans, their numbers,
             or their names if X has string column names.
-        groups: (k,) labels of columns that are kept or pruned together, such as the dummies of a
-            categorical variable; None for a column in no group.
+        groups: (k,) labels of columns that are kept or pruned together, such as the 0/1 columns of
+            a category; None for a column in no group.
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
         starts: Number of starts, or their inclusion rates, (s,) or (s, k). Default: 2.

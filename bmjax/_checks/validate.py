@@ -223,7 +223,7 @@ def finite(name: str, array: Any, dtype: Any, given: Any = None) -> jax.Array:
 
     Args:
         name: Name of the argument, for messages.
-        array: Its values.
+        array: The values of the argument.
         dtype: The type to convert them to.
         given: The user's argument; if it is a frame, the message names the column.
     """

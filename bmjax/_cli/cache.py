@@ -10,8 +10,9 @@ _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 def keep_programs(wanted: bool) -> None:
     """Have JAX keep compiled programs in the user's cache folder, unless told otherwise.
 
-    This sets the variables that JAX reads when it is imported, so it does nothing if JAX has been
-    imported or the user has set the folder. If the folder cannot be made there is no cache.
+    This sets the environment variables that JAX reads when it is imported, so it does nothing if
+    JAX has been imported or the user has set the folder. If the folder cannot be made there is no
+    cache.
 
     Args:
         wanted: Whether to keep them.

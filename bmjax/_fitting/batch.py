@@ -149,7 +149,7 @@ def _of_one_length(
     cut = _cut(-(-b // devices), n * k * dtype.itemsize, workers, on_cpu, width, given.plan)
     if on_cpu and cut.width > 1 and _lanes_that_pay(n * k * dtype.itemsize) < 2:
         # XLA splits batched products of this size between its own threads, and two host threads
-        # that both wait for these wait for ever (jaxlib 0.10).
+        # that both wait for these wait forever (jaxlib 0.10).
         workers = 1
         if over is not None:
             cut = cut._replace(width=1)

@@ -30,7 +30,7 @@ def near_zero(
         values: X, (b, n, k) or (n, k) of all datasets, or y (b, n).
         dtype: The type that they are fitted in.
         rows: The numbers of the datasets to take; None if `values` is an X that all datasets share.
-        counts: (b, n) how often each sample counts; a sample of count zero may hold anything.
+        counts: (b, n) how often each sample counts; a sample of count zero may hold any values.
         movable: Whether the fit does not depend on the means.
     """
     if isinstance(values, jax.Array) or not movable or values.dtype.itemsize <= dtype.itemsize:

@@ -31,7 +31,7 @@ class Encoding(NamedTuple):
         """The frame with each level replaced by its number, NaN where a value is missing.
 
         Raises:
-            ValueError: If a column holds a value that is none of its levels.
+            ValueError: If a column holds a value that is not one of its levels.
         """
         X = X.copy()
         for column, own in enumerate(self.levels):

@@ -1,4 +1,4 @@
-"""`fit`: one dataset, one call."""
+"""`fit`: the fit of one dataset."""
 
 from __future__ import annotations
 

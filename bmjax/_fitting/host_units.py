@@ -45,7 +45,7 @@ def enter_on_host(
         options: Options in the user's units.
         X: Features, samples in rows, of any real type.
         y: Target.
-        sample_weights: How often each row counts. A row that counts zero times may hold anything.
+        sample_weights: How often each row counts. A row of weight zero may hold any values.
         shape: The shape to pad to.
 
     Returns:
@@ -135,11 +135,11 @@ def _framed(
     # What remains of a constant column is rounding, in the type that the numbers came in.
     given = values.dtype if np.issubdtype(values.dtype, np.floating) else np.dtype(np.float64)
     dust = DUST * float(np.finfo(given).eps)
-    # Laid out anew, so that sums do not depend on how the caller's rows lie in memory.
+    # Copied to one layout, so that sums do not depend on the caller's layout in memory.
     values = np.array(values, np.float64, order="C")
     center, scale = np.zeros(len(values)), np.ones(len(values))
     if frame.intercept:
-        for _ in range(2):  # the second round takes out the rounding of the first
+        for _ in range(2):  # the second round removes the rounding of the first
             mean = np.average(values, axis=1, weights=counts)
             values -= mean[:, None]
             center += mean
@@ -173,7 +173,7 @@ def _warn_of_dust(name: str, rows: list[int], given: np.dtype) -> None:
     warnings.warn(
         f"{what} varies by no more than the rounding of {given} numbers of its size, so it is "
         "taken as constant. If this is no rounding, give it as float64 or take a constant off.",
-        stacklevel=6,  # the caller of `fit`, as far as its decorators reach
+        stacklevel=6,  # the caller of `fit`, beyond its decorators
     )
 
 

@@ -33,7 +33,7 @@ _DENSE_RATES = (0.1, 0.5, 0.99, 0.05, 0.2, 0.9, 0.02, 0.3)
 
 
 class Checked(NamedTuple):
-    """Checked arguments.
+    """The checked options of a fit, with its solver, plan and frame.
 
     Attributes:
         options: The options that are numbers or arrays.

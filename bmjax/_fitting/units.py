@@ -51,7 +51,7 @@ def enter(
         options: Options in the user's units.
         X: Features, samples in rows.
         y: Target.
-        sample_weights: How often each row counts. A row that counts zero times may hold anything.
+        sample_weights: How often each row counts. A row of weight zero may hold any values.
 
     Returns:
         The problem, the options and the units.

@@ -167,7 +167,7 @@ def local(problem: Problem, features: Int[Array, " m"], state: State) -> Problem
 
     Args:
         problem: The dataset, with all its features.
-        features: Those that the state is about, by slot.
+        features: The features of the state, by slot.
         state: The state.
     """
     family = problem.family
@@ -184,7 +184,7 @@ def informed(problem: Problem, features: Int[Array, " m"], state: State) -> Prob
 
     Args:
         problem: The dataset, with all its features.
-        features: Those that the state is about, by slot.
+        features: The features of the state, by slot.
         state: A fitted state.
     """
     if problem.family is None:

@@ -63,8 +63,9 @@ def paper_optimizer(
     """The chain of optax transformations of section 4.4: preconditioner, learning rate, cap.
 
     Args:
-        learning_rate: eta, in squared units of weight: a constant or an optax schedule.
-        reparametrize: False gives the plain gradient of section 5.2.2.
+        learning_rate: eta of equation (20), in squared units of weight: a constant or an optax
+            schedule.
+        reparametrize: Whether to precondition; False for the plain gradient of section 5.2.2.
         cap: Largest update of an inclusion, or None.
         optimizer: Another optax optimiser to use in place of the learning rate.
     """

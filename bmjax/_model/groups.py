@@ -1,11 +1,11 @@
 """Groups of columns: one mask and one inclusion rate for all columns of a group.
 
-The dummies of a categorical variable, the terms of a spline or the markers of a gene act together
-or not at all. Given the weights, a group acts by E_g = sum over its columns of weight_j x_j, and
-for the masks the problem is that without groups, with features E_g of weight one. Given the masks,
-which are the same for all columns of a group, the second moment of the masks of two of its columns
-is E[z z] = E[z]. A group of d columns is charged d/2 log(n pi) for its weights and log(n)/2 for its
-rate, as Laplace's method over its d weights gives.
+The 0/1 columns of a categorical feature, the terms of a spline or the markers of a gene act
+together or not at all. Given the weights, a group acts by E_g = sum over its columns of weight_j
+x_j, and for the masks the problem is that without groups, with features E_g of weight one. Given
+the masks, which are the same for all columns of a group, the second moment of the masks of two of
+its columns is E[z z] = E[z]. A group of d columns is charged d/2 log(n pi) for its weights and
+log(n)/2 for its rate, as Laplace's method over its d weights gives.
 
 The masks and the rate of a group are stored for each of its d columns, with the same values, so
 that shapes do not depend on the grouping; sums over groups count the first column of each.

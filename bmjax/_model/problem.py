@@ -1,6 +1,6 @@
 """The data of a fit: the problem, the state of the iteration and its status.
 
-One name for one thing, here and everywhere else:
+The names of the quantities, here and everywhere else:
 
 =================  ==========  =========================================================
 name               shape       meaning (symbol of the paper)
@@ -9,9 +9,9 @@ name               shape       meaning (symbol of the paper)
 `mask_mean`        (k, n)      posterior mean of the mask (mu)
 `weights`          k           effect of a feature where it is not masked (beta)
 `inclusion`        k           prior rate at which a feature is left in (pi)
-`log_odds`         k           log(pi / (1 - pi)), what the state carries for pi
+`log_odds`         k           log(pi / (1 - pi)), stored in the state for pi
 `noise_precision`  scalar      one over the noise variance (lambda)
-`active`           k           the features that are not pruned
+`active`           k           whether each feature is not pruned
 `coef`             k           weights * inclusion: the effect on the mean of y
 `bound`            scalar      lower bound of FIC over the active features (G)
 =================  ==========  =========================================================

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from bmjax._posterior.prior import Evidence
 
 _STEPS, _SETTLED = 60, 1e-7  # largest number of steps, and a rise in nats that counts as none
-_LENGTHS = (1.0, 0.5, 0.25, 0.0625)  # of a step, tried in turn
+_LENGTHS = (1.0, 0.5, 0.25, 0.0625)  # lengths of a step, tried in turn
 
 
 class Design(NamedTuple):

@@ -38,7 +38,7 @@ class RefitResult:
         t: The t statistics, coef / standard_errors.
         p_values: Two-sided p-values by Student's t with `degrees_of_freedom`.
         noise_variance: ||residual||^2 / degrees_of_freedom, unbiased if the support is right.
-        degrees_of_freedom: Sum of the sample weights less the number of coefficients.
+        degrees_of_freedom: Sum of the sample weights minus the number of coefficients.
         r_squared: Share of the variance of y explained; of its mean square without an intercept.
         samples: Number of samples n, the sum of the sample weights.
         log_likelihood: Logarithm of the maximum likelihood under normal noise.

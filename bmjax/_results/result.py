@@ -183,7 +183,7 @@ class Result:
 
     @property
     def standard_errors(self) -> Float[Array, "*b k"]:
-        """Standard errors of `coef`, the support taken as known, NaN where pruned.
+        """Standard errors of `coef`, with the support taken as known, NaN where pruned.
 
         See `Uncertainty`.
 
@@ -195,7 +195,7 @@ class Result:
     @property
     @unwatched
     def intercept_standard_error(self) -> Float[Array, "*b"]:
-        """Standard error of `intercept`, the support taken as known, NaN if it was not fitted.
+        """Standard error of `intercept`, with the support taken as known, NaN if not fitted.
 
         Raises:
             ValueError: If the fit was made without uncertainty.

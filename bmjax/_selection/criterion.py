@@ -1,9 +1,9 @@
 """The criterion that ranks the finished fits of a dataset, by the charge of each kept feature.
 
-The bound G is the objective that an algorithm maximises; it need not be what ranks the finished
-fits. With the pruning of the paper, the number of parameters falls with each pruned feature, so a
-feature kept with inclusion 1 is charged log n in all, half of it for its weight and half for its
-rate. There are three rules:
+The bound G is the objective that an algorithm maximises; it need not rank the finished fits. With
+the pruning of the paper, the number of parameters falls with each pruned feature, so a feature kept
+with inclusion 1 is charged log n in all, half of it for its weight and half for its rate. There are
+three rules:
 
 `"paper"`
     G itself, equation (10): log(n)/2 + log(n pi)/2 a feature. Right for strong signals, but prunes

@@ -1,8 +1,8 @@
 """The sums over samples that squared error depends on, so that a step costs k^2, not n k.
 
-||y - X b||^2 from X'X, X'y and y'y alone cancels: where the residual is a thousandth of y, a
-float32 has nothing left of it. The sums here are taken around an anchor close to the answer (least
-squares), so that no sum is much larger than that of the residuals.
+||y - X b||^2 from X'X, X'y and y'y alone cancels: if the residual is a thousandth of y, float32 has
+no digits of it left. The sums here are taken around an anchor close to the answer (least squares),
+so that no sum is much larger than that of the residuals.
 """
 
 from typing import NamedTuple

@@ -27,7 +27,7 @@ class Charges(NamedTuple):
         return self.by_size[namespace(self.by_size).clip(size, 0, len(self.by_size) - 1)]
 
     def of_subset(self, size: Int[Array, ""]) -> Float[Array, ""]:
-        """The charge of a subset of some size, each feature at the price of a new one."""
+        """The charge of a subset of some size, each feature at the charge of a new one."""
         return size.astype(self.new.dtype) * self.new + self.of_size(size)
 
 
@@ -64,9 +64,9 @@ class After(NamedTuple):
     """||residual||^2 after each move, infinite for a move that is not possible.
 
     Attributes:
-        drop: After emptying each slot.
-        add: After adding each feature.
-        swap: After exchanging the feature in a slot (row) for another (column).
+        drop: ||residual||^2 after emptying each slot.
+        add: ||residual||^2 after adding each feature.
+        swap: ||residual||^2 after exchanging the feature in a slot (row) for another (column).
     """
 
     drop: Float[Array, " m"]
@@ -77,9 +77,9 @@ class After(NamedTuple):
 def squares_after(slab: Slab) -> After:
     """||residual||^2 after each of the m + k + m k moves, in closed form.
 
-    With V the inverse of X'X over the slots, b the coefficients, r = X'residual, H = V X'X and
-    d = 1 - sum_i H_ij (X'X)_ij: dropping i adds b_i^2 / V_ii; adding j takes r_j^2 / d_j off;
-    after dropping i, r_j is r_j + H_ij b_i / V_ii and d_j is d_j + H_ij^2 / V_ii.
+    With V the inverse of X'X over the slots, b the coefficients, r = X'residual, H = V X'X and d =
+    1 - sum_i H_ij (X'X)_ij: dropping i adds b_i^2 / V_ii; adding j subtracts r_j^2 / d_j; after
+    dropping i, r_j is r_j + H_ij b_i / V_ii and d_j is d_j + H_ij^2 / V_ii.
     """
     xp = namespace(slab.gram)
     eps = xp.finfo(slab.gram.dtype).eps

@@ -252,7 +252,7 @@ def refitted(
         problem: The dataset.
         rule: The charge of each feature.
         start: The subset whose parameters to start from.
-        support: The features to keep.
+        support: Whether to keep each feature.
         slots: Number of slots for features.
     """
     xp, k = namespace(problem), len(problem.X)

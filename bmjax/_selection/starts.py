@@ -217,7 +217,7 @@ def few_of_many(
 
 
 def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
-    """The prices and limits of a search for the best subset under a criterion."""
+    """The charges and limits of a search for the best subset under a criterion."""
     n, maskable = problem.num_samples, problem.maskable
     floor = n * problem.noise_floor
 

@@ -30,7 +30,7 @@ class Monitor(NamedTuple):
     """The memory of the stopping rule between two checks.
 
     Attributes:
-        size: Root mean square of each feature, the unit of its weight.
+        size: Root mean square of each feature, which scales its effect.
         last: Coordinates after the last step.
         oldest: Coordinates two windows before the next check.
         middle: Coordinates one window before the next check.

@@ -49,7 +49,7 @@ def advance(problem: Problem, options: Options, solver: Solver, lane: loop.Lane)
     if problem.family is not None and hasattr(before, "residual"):
         before = before._replace(residual=residual(touched, before.state))
     after = solver.step(touched, before)
-    num_steps = lane.num_steps + 1  # a lane counts the solver's steps, options its iterations
+    num_steps = lane.num_steps + 1  # a lane counts steps, `max_steps` iterations
     monitor, converged = convergence.observe(
         problem, monitor, before.state, after.state, num_steps, options.tolerance
     )

@@ -67,7 +67,7 @@ class Blocks:
         """Yield all rows, in blocks of one size.
 
         Raises:
-            TypeError: If a block is not one of arrays of real numbers.
+            TypeError: If a block does not hold arrays of real numbers.
             ValueError: If a block does not match the others or holds a value that is not finite.
         """
         for number, given in enumerate(self._read()):

@@ -41,9 +41,9 @@ def fit_stream(
     is kept. The optimum is that of `fit`, unless the masks of a sample have more than one fixed
     point: here they start from the inclusion rates each time, in `fit` from their last values. The
     solver is always the default one, in float64 whatever the type of the rows and JAX's setting,
-    since float32 loses the digits of sums over so many samples. On a CPU all cores work, each on a
-    block. `family` may be any with given parameters: `Student(None)`, which learns its degrees of
-    freedom, is refused.
+    since sums over millions of samples need its digits. On a CPU all cores work, each on a block.
+    `family` may be any with given parameters: `Student(None)`, which learns its degrees of freedom,
+    is refused.
 
     Args:
         blocks: The rows. A tuple of arrays on disk, (X, y) or (X, y, sample_weights), such as

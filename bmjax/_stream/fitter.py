@@ -29,7 +29,7 @@ class _Step(NamedTuple):
     """The outcome of an EM iteration.
 
     Attributes:
-        state: The state after it.
+        state: The state after the iteration.
         bound: The lower bound at this state.
         separated: Whether the state before it classifies every sample correctly.
     """

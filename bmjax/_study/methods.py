@@ -18,7 +18,7 @@ class Method:
     """A function with the form in which it takes data; see `batched` and `on_host`.
 
     Attributes:
-        function: The function.
+        function: The user's function.
         takes: The data that it is given in one call.
     """
 

@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The record of a chunk of datasets: true effects, and each method's findings and times."""
+    """The record of a chunk of datasets: true effects, and each method's outcomes and times."""
 
     truth: np.ndarray
     found: dict[str, Found]

@@ -51,7 +51,7 @@ class Mean(NamedTuple):
     """A mean over datasets, with its standard error.
 
     Attributes:
-        mean: The mean.
+        mean: The mean of the values.
         standard_error: Monte Carlo standard error of the mean; NaN with one dataset.
     """
 

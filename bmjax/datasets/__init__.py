@@ -1,7 +1,7 @@
 """Datasets that are part of the package, so that it can be tried without a download.
 
 `diabetes.csv` is the diabetes study of Efron, Hastie, Johnstone and Tibshirani, "Least Angle
-Regression", Annals of Statistics 32 (2004) 407-499: ten baseline variables of 442 patients and the
+Regression", Annals of Statistics 32 (2004) 407-499: ten baseline features of 442 patients and the
 progression of their disease a year later. The figures are taken from scikit-learn's copy
 (`sklearn/datasets/data`, release 1.9.1; copyright the scikit-learn developers, BSD-3-Clause), on
 their raw scale, rewritten as one plain file: nothing is centred, scaled or rounded.
