@@ -15,8 +15,7 @@ def _end_on_interrupt() -> None:
     """Let Ctrl-C end the process even in the middle of compiled code.
 
     Python raises KeyboardInterrupt only between its own instructions, and a long fit is a single
-    instruction. So a thread that receives the signal at once gives `main` a second to end by
-    itself.
+    instruction. So a thread that receives the signal at once gives `main` a second to end.
     """
     heard, tell = os.pipe()
     os.set_blocking(tell, False)

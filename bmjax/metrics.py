@@ -56,8 +56,7 @@ def pruning(support: ArrayLike, truth: ArrayLike) -> Scores:
     see `Scores`.
 
     Args:
-        support: (..., k) whether each feature is kept: booleans, or coefficients that are 0 where
-            pruned.
+        support: (..., k) features kept: booleans, or coefficients that are 0 where pruned.
         truth: (..., k) whether each feature is relevant: booleans, or the true coefficients.
 
     Returns:
@@ -84,8 +83,7 @@ def selection(support: ArrayLike, truth: ArrayLike) -> Scores:
     features that are kept. An estimator that keeps nothing scores (1, 0, 0); see `Scores`.
 
     Args:
-        support: (..., k) whether each feature is kept: booleans, or coefficients that are 0 where
-            pruned.
+        support: (..., k) features kept: booleans, or coefficients that are 0 where pruned.
         truth: (..., k) whether each feature is relevant: booleans, or the true coefficients.
 
     Returns:

@@ -67,8 +67,8 @@ def lasso(
     """The Lasso: least squares moved towards zero by alpha / (noise_precision * x'x).
 
     This is the minimum of noise_precision / 2 ||y - x b||^2 + alpha |b|, equation (3). The paper's
-    closed form, equation (7) (`lasso-1d`), moves by twice that, and its text by alpha / x'x: both
-    are errata.
+    closed form, equation (7) (`lasso-1d`), moves by twice that, its text by alpha / x'x: both
+    errata.
 
     Args:
         x: (n,) the feature.

@@ -317,8 +317,7 @@ def heavy_tailed_design(  # noqa: PLR0913 - public options
         key: A JAX random key.
         k: Number of features.
         n: Number of samples. Default: 20 * k.
-        degrees_of_freedom: Degrees of freedom of the t distribution, above 2, where its variance is
-            finite.
+        degrees_of_freedom: Degrees of freedom of the noise, above 2, where its variance is finite.
         num_relevant: Number of features that act. Default: half of them, at least one.
         signal_to_noise: Variance of the signal over that of the noise, see `sparse_design`.
         dtype: Floating-point type. Default: JAX's own.

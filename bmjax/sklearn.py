@@ -70,8 +70,7 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         noise_precision: One over the noise variance if it is known.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
         starts: Number of starts, or their inclusion rates, (s,) or (s, k). Default: 2.
-        moves: Largest number of moves tried after the starts. Default: 5, or 0 with
-            `initial_inclusion`.
+        moves: Largest number of moves after the starts. Default: 5, or 0 with `initial_inclusion`.
         criterion: Criterion that ranks finished fits: `"learned"`, `"held"` or `"paper"`.
         prune_threshold: A feature whose mean mask falls below this is pruned. Default: the
             machine epsilon.
@@ -215,8 +214,7 @@ class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
         solver: A solver of `bmjax`, or `"accelerated"` (the default), `"em"`, `"eg"`, `"hybrid"`.
         initial_inclusion: Inclusion rate(s) to start from, a number or (k,): one fit.
         starts: Number of starts, or their inclusion rates, (s,) or (s, k). Default: 2.
-        moves: Largest number of moves tried after the starts. Default: 5, or 0 with
-            `initial_inclusion`.
+        moves: Largest number of moves after the starts. Default: 5, or 0 with `initial_inclusion`.
         criterion: Criterion that ranks finished fits: `"learned"`, `"held"` or `"paper"`.
         prune_threshold: A feature whose mean mask falls below this is pruned. Default: the
             machine epsilon.

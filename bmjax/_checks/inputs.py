@@ -256,11 +256,9 @@ def batch(
 ) -> tuple[Any, Any, Any, Any]:
     """X as (b, n, k) or (n, k), y and weights as (b, n), where they lie, and the type of the fit.
 
-    With weights of (b, n), y may be (n,), shared by all datasets. Weights of (n,) are shared by
-    all.
+    With weights of (b, n), y may be (n,), shared by all datasets. Weights may be (n,) too.
 
-    Values are not checked: a dataset with NaN is reported by its status and does not affect the
-    others.
+    Values are not checked: a dataset with NaN is reported by its status.
 
     Raises:
         TypeError: If an argument is not an array of real numbers.

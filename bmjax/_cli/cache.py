@@ -11,8 +11,7 @@ def keep_programs(wanted: bool) -> None:
     """Have JAX keep compiled programs in the user's cache folder, unless told otherwise.
 
     This sets the environment variables that JAX reads when it is imported, so it does nothing if
-    JAX has been imported or the user has set the folder. If the folder cannot be made there is no
-    cache.
+    JAX has been imported or the user has set the folder. Without a folder there is no cache.
 
     Args:
         wanted: Whether to keep them.

@@ -59,8 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # Without a message, since the reader (such as `head`) has all it wanted; the status is
-        # rich's.
+        # Without a message, since the reader (such as `head`) is done; the status is rich's.
         return 1
 
 

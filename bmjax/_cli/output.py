@@ -108,8 +108,7 @@ def show(console: "Console", report: Report) -> None:
     """Print the title, the table of features, the facts of the fit and the notes.
 
     Args:
-        console: The console to print to; a name that its encoding cannot express is written with
-            escapes.
+        console: The console to print to; names beyond its encoding are written with escapes.
         report: The fit and its facts.
     """
     from rich.table import Table

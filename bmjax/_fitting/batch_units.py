@@ -1,8 +1,8 @@
 """Subtract the means of a batch's datasets in float64, before they become float32.
 
 In float32, years, prices and timestamps have no digits left for their variation. So their means are
-subtracted on the host, where the values have more digits than the fit will use; the fit then
-centres what remains.
+subtracted on the host, where the values have more digits than the fit will use; the fit centres the
+rest.
 """
 
 from typing import Any

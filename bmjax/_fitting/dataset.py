@@ -97,8 +97,8 @@ def with_room(
     """Run a search, and again with more slots for as long as it runs out of them.
 
     Args:
-        find: The search. It returns its findings and whether it ran out of slots, a boolean or one
-            for each dataset.
+        find: The search. It returns its findings and whether it ran out of slots, for each dataset
+            if several.
         room: The room for the first run.
         most: The largest number of slots that the search could fill.
 

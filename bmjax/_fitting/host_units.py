@@ -18,8 +18,7 @@ class Shape(NamedTuple):
 
     Attributes:
         rows: Number of rows; the padding rows have weight zero.
-        features: Number of features, including the feature of ones; the padding features are all
-            zero.
+        features: Number of features, including the feature of ones; the padding features are zero.
     """
 
     rows: int
@@ -37,8 +36,8 @@ def enter_on_host(
     """`enter` in NumPy for arrays with known values, padded to a shape.
 
     Columns are centred and scaled in float64 before they are cast to the type of the fit, so that
-    years and prices keep their variation; a few columns at a time, so that the only copy of X is
-    the one that is fitted.
+    years and prices keep their variation; a few at a time, so that the only copy of X is the one
+    fitted.
 
     Args:
         frame: Whether to add an intercept and whether to scale.

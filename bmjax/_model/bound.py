@@ -87,13 +87,13 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     Args:
         problem: The dataset.
         state: The state to evaluate at. An inclusion rate of exactly one and a mask mean of exactly
-            zero or one are handled exactly: 0 log 0 is 0. A mask mean below one under an inclusion
-            rate of one gives -inf.
+            zero or one are handled exactly: 0 log 0 is 0. A mask mean below one at inclusion rate
+            one gives -inf.
 
     Returns:
         The bound, in nats. It is differentiable in the data and in every field of the state; at a
-        mask mean of exactly zero or one, where the slope of the entropy is infinite, the derivative
-        is large but finite.
+        mask mean of exactly zero or one, where the entropy has infinite slope, the derivative is
+        large but finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -178,7 +178,7 @@ def bound_of(
 def masking_cost(problem: Problem | Totals, state: State, masks: Masks) -> Float[Array, " k"]:
     """The cost of the masks and the inclusion rate of each feature in the bound, in nats.
 
-    It is log(n) / 2 for a feature that is never masked. The cost of a group is in the entry of its
+    It is log(n) / 2 for a feature that is never masked. That of a group is in the entry of its
     first column.
     """
     return -_feature_terms(problem, state, masks)
@@ -223,8 +223,8 @@ def _expected_log_bernoulli(
 def entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
     """Entropy of Bernoulli variables, -p log(p) - q log(q) with 0 log 0 = 0.
 
-    It is computed from the rarer outcome p <= 1/2 and without log1p, which is several times slower
-    in float64.
+    It is computed from the rarer outcome p <= 1/2 and without log1p, several times slower in
+    float64.
     """
     xp = namespace(mask_mean)
     p = xp.minimum(mask_mean, 1 - mask_mean)

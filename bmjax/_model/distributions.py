@@ -121,8 +121,8 @@ class Student(NamedTuple):
     the selection of features.
 
     Attributes:
-        degrees: Degrees of freedom d, above 0; None to learn them from the data, among 33 values
-            between 1 and 100.
+        degrees: Degrees of freedom d, above 0; None to learn them, among 33 values between 1 and
+            100.
 
     Reference:
         Lange, Little and Taylor, "Robust Statistical Modeling Using the t Distribution", JASA

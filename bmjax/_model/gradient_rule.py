@@ -63,8 +63,7 @@ def paper_optimizer(
     """The chain of optax transformations of section 4.4: preconditioner, learning rate, cap.
 
     Args:
-        learning_rate: eta of equation (20), in squared units of weight: a constant or an optax
-            schedule.
+        learning_rate: eta of equation (20), in squared units of weight: a number or optax schedule.
         reparametrize: Whether to precondition; False for the plain gradient of section 5.2.2.
         cap: Largest update of an inclusion, or None.
         optimizer: Another optax optimiser to use in place of the learning rate.

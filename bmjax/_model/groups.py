@@ -30,8 +30,8 @@ class Groups(NamedTuple):
         number: The number of the group of each column.
         size: The number of columns of that group; 0 in an empty slot.
         first: Whether each column is the first of its group.
-        members: The columns of each group in the dataset, filled with `NO_COLUMN`; None if no other
-            group is looked up.
+        members: The columns of each group in the dataset, filled with `NO_COLUMN`; None if not
+            needed.
     """
 
     number: Int[Array, " k"]

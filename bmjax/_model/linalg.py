@@ -61,8 +61,7 @@ def inverse_factor(matrix: Float[Array, "k k"]) -> Float[Array, "k k"]:
     """The inverse W of the lower Cholesky factor; the inverse of the matrix is W'W.
 
     A compiled program solves for a few columns at a time: with all of them on the right-hand side,
-    XLA's BLAS on a CPU starts its threads, which on a busy machine costs 8 ms at k = 30 instead of
-    0.04.
+    XLA's BLAS on a CPU starts its threads, which costs 8 ms at k = 30 on a busy machine, not 0.04.
     """
     k, factor = len(matrix), cholesky(matrix)
     if isinstance(factor, np.ndarray):

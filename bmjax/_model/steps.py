@@ -99,8 +99,7 @@ def m_step(problem: Problem, state: State) -> State:
     """The parameters that maximise the bound at the state's mask means.
 
     Equations (12)-(14) of the paper (`FAB_Mstep1` to `FAB_Mstep3`): weights by a Cholesky solve
-    with Omega, then the noise precision, and each inclusion rate as the mean of the feature's mask
-    means.
+    with Omega, then the noise precision, and each inclusion rate as the mean of its masks.
 
     Args:
         problem: The dataset. A known noise precision stays unchanged.
@@ -257,8 +256,7 @@ def _with_noise_precision(
 ) -> tuple[State, Leftover]:
     """The noise precision, equation (13), by residuals instead of the paper's expansion.
 
-    The paper's expanded form cancels: at a noise variance of eps times that of y only rounding is
-    left.
+    The expansion cancels: at a noise variance of eps times that of y only rounding is left.
 
     Args:
         problem: The dataset.

@@ -63,8 +63,7 @@ def mask_variance(
 ) -> Float[Array, " k"] | Float[Array, "k k"]:
     """The part of the products of the masked columns that is due to the variance of the masks.
 
-    It is a diagonal if every column has its own masks, else a matrix, since columns of one group
-    are masked together.
+    It is a diagonal if every column has its own masks, else a matrix over the pairs of a group.
     """
     spread = mask - mask**2
     if problem.groups is None:

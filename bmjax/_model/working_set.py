@@ -101,8 +101,7 @@ def summed(
     """Sums over samples, computed on the host from blocks of samples that stay in the cache.
 
     Args:
-        of_samples: A function for the sums of some samples, from the problem, its part and the
-            state.
+        of_samples: A function for the sums, from the problem, its part and the state.
         problem: The dataset.
         part: The problem of the features in the slots.
         state: A state of the slots.

@@ -21,8 +21,7 @@ class Held(NamedTuple):
     Attributes:
         level: Posterior mean of the level of y with every feature at its centre.
         level_variance: Posterior variance of the level.
-        coef: (p,) means of the effects in the projected model, before those of other features are
-            subtracted.
+        coef: (p,) means of the effects, before those of other features are projected out.
         covariance: (p, p) covariance of these effects.
         cross: (p, u) covariance of these effects with those of the listed features.
     """
@@ -51,8 +50,7 @@ class Found(NamedTuple):
         spread: (t, u) standard deviation of the effects given each listed support.
         covariance: (u, u) covariance of the effects over all supports.
         log: (t,) logarithm of the posterior of each listed support, up to a constant.
-        by_chain: (t, c) share of each listed support in the time of each chain; None without
-            chains.
+        by_chain: (t, c) share of each listed support in the time of each chain, or None.
         held: Effects of the level and the features always in; None if the sums determine them.
         freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
         r_hat: R-hat of the log posterior, see `Posterior`.

@@ -9,8 +9,7 @@ does not depend on s, so one expansion of the log likelihood around one point se
 X_S'X_S v = L L', u = L'b and the likelihood's curvature in u made diagonal, the evidence is a
 product of normal integrals.
 
-It runs on the host, for many supports side by side: there is little to compute for each, so nothing
-is compiled.
+It runs on the host, for many supports side by side: each needs little work, so nothing is compiled.
 
 Reference:
     Tierney and Kadane, "Accurate approximations for posterior moments and marginal densities",
@@ -190,8 +189,7 @@ def _summed(
 
     Args:
         design: The dataset.
-        theta: (t, q) the modes for one g: log scale, effects always in, and effects of the
-            features.
+        theta: (t, q) the modes for one g: log scale, effects always in, effects of features.
         bend: (t, q, q) the curvatures at the modes.
         own: (t, m, m) the prior inverse covariances of the features' effects at g = 1.
         g: (t,) the g of each mode.

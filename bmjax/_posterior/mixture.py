@@ -16,8 +16,7 @@ class Parts(NamedTuple):
 
     Attributes:
         mean: Mean of the effects given each support, zero where a feature is out.
-        deviation: Standard deviation of the effects given each support, zero where a feature is
-            out.
+        deviation: Standard deviation of the effects given each support, zero where out.
         second: E[b b'] of the effects b over the mixture.
         noise: Mean of the noise variance over the mixture.
         share: Share of y'y that least squares on each support leaves.

@@ -1,7 +1,7 @@
 """The mode and curvature of the posterior of a support's effects, given g.
 
-It works on many supports side by side, in NumPy, with effects in units of the scale of the noise,
-as in `laplace`.
+It works on many supports side by side, in NumPy, with effects in units of the noise scale, as in
+`laplace`.
 """
 
 from typing import Any, NamedTuple
@@ -61,8 +61,7 @@ class SupportPosterior(NamedTuple):
         """The log posterior at theta (t, q), up to a constant; NaN where it is out of range."""
         design, eta = self.design, self._predicted(theta)
         values = design.family.log_density(self._scaled(theta), eta, np.ones(()))
-        # The priors are flat for the level in units of y and for the log scale; the level is held
-        # in units of the scale.
+        # The level, held in scale units, has a flat prior in units of y, as has the log scale.
         flat = (len(design.nuisance) - design.counts.sum()) * theta[:, 0] * design.free_scale
         square = np.einsum("ti,tij,tj->t", theta, self.prior, theta)
         return values @ design.counts + flat - 0.5 * square
@@ -74,8 +73,7 @@ class SupportPosterior(NamedTuple):
         gradient = np.concatenate([np.zeros((len(theta), 1)), self._by_effect(once)], axis=1)
         bend = self._whole(-twice)
         if design.free_scale:
-            # log p(y / s | eta) - log s, where a step of y equals one of eta in the opposite
-            # direction.
+            # log p(y / s | eta) - log s, where a step of y equals an opposite one of eta.
             gradient[:, 0] = np.sum(once * z, axis=1) - design.counts.sum() + len(design.nuisance)
             bend[:, 0, 1:] = bend[:, 1:, 0] = -self._by_effect(twice * z)
             bend[:, 0, 0] = np.sum(once * z - twice * z**2, axis=1)

@@ -80,8 +80,7 @@ def posterior(  # noqa: PLR0913 - public options
             an integer is the same as the row repeated.
         standardize: Accepted for calls with the options of `fit`; without effect, since nothing
             depends on units.
-        noise_precision: One over the noise variance if it is known; else the noise variance is
-            integrated out.
+        noise_precision: One over the noise variance if it is known; else it is integrated out.
         family: The distribution of y given its predictor, as in `fit`: `"gaussian"`, `"logistic"`
             for outcomes 0 and 1, `"student"` or `bmjax.Student(degrees)` for noise with outliers.
         enumerate_up_to: Largest number of features, without those always in, for which all 2^k
@@ -169,7 +168,7 @@ def posterior(  # noqa: PLR0913 - public options
         number = len(data.y) if several else 1
         title = "supports" if every else "steps of chains"
         total = number if every else number * plan.max_steps
-        # In float64, set for this thread only: the residual of a good fit is a difference of large
+        # In float64, in this thread only: the residual of a good fit is a difference of large
         # numbers.
         with (
             progress_bar(title, total, progress) as bar,

@@ -61,8 +61,7 @@ class Judged(NamedTuple):
         log: Logarithm of evidence times prior, up to a constant of the dataset.
         shrink: E[g / (1 + g)], the ratio of the mean of the effects to least squares.
         shrink_square: E[(g / (1 + g))^2].
-        spread: E[s2 g / (1 + g)], the factor of (X_S'X_S)^-1 in the covariance of the effects given
-            g.
+        spread: E[s2 g / (1 + g)], the factor of (X_S'X_S)^-1 in the effects' covariance given g.
         noise: E[s2].
     """
 

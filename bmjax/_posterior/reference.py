@@ -2,8 +2,8 @@
 
 The likelihood is replaced by squared errors with its slope and curvature at one point, the
 posterior's mode of a good support. The posterior of these is found first, since every flip of a
-support has a closed form then. `laplace` computes the evidence of each support by the likelihood
-itself afterwards.
+support has a closed form then. `laplace` then computes the evidence of each by the likelihood
+itself.
 """
 
 from typing import NamedTuple

@@ -38,10 +38,8 @@ class Mixture(NamedTuple):
         inside: Whether each feature is in each support.
         mean: Mean of the effects given each support, zero where a feature is out.
         deviation: Standard deviation of the effects given each support.
-        covariance: Covariance of the effects over all supports, including the uncertainty of the
-            support.
-        correlation: Correlation of the columns after projection off the level and the features
-            always in.
+        covariance: Covariance of the effects over all supports, the choice of support included.
+        correlation: Correlation of the columns projected off the level and features always in.
         freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
 
     Example:
@@ -69,12 +67,10 @@ class Posterior(NamedTuple):
 
     Attributes:
         probability: Probability that each feature acts; 1 for one that is always in.
-        probability_error: Monte Carlo standard error of the probability; 0 if all supports were
-            evaluated.
+        probability_error: Monte Carlo standard error of the probability; 0 without chains.
         coef: Mean effect of each feature on y over the whole posterior, in units of y per unit of
             the feature. **Predict with this one.**
-        standard_errors: Standard deviation of each effect over the whole posterior, including the
-            mass at zero.
+        standard_errors: Standard deviation of each effect, including the mass at zero.
         intercept: Mean of y where every feature is zero; 0 if it is not fitted.
         center: Mean of each column if an intercept is fitted, else 0.
         level_variance: Variance of the level of y at the centre.
@@ -153,8 +149,8 @@ class Posterior(NamedTuple):
         """Intervals of the effects over the whole posterior, including the mass at zero.
 
         They reach from the (1 - level)/2 to the (1 + level)/2 quantile. An end is exactly zero if
-        the quantile falls on the mass at zero; a feature of probability below (1 - level)/2 has
-        both ends there.
+        the quantile falls on the mass at zero; both are for a feature of probability below (1 -
+        level)/2.
 
         Args:
             level: Probability that the interval holds the effect, between 0 and 1.
@@ -209,8 +205,7 @@ class Posterior(NamedTuple):
                 noise, the level and the effects, including the uncertainty of the support.
 
         Returns:
-            (m,) predictions, or (b, m); with `return_std` a pair of predictions and standard
-            deviations.
+            (m,) predictions, or (b, m); with `return_std` also their standard deviations.
 
         Raises:
             TypeError: If X is not an array of real numbers.

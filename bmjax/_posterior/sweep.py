@@ -23,8 +23,8 @@ class Edge(NamedTuple):
     """The entries of a swept matrix that are read most: its diagonal and its column of y.
 
     Attributes:
-        own: The diagonal: the unexplained squared length of a column that is out, -V_jj of one that
-            is in.
+        own: The diagonal: unexplained squared length of a column that is out, -V_jj of one that is
+            in.
         slope: The column of y: X'residual of a column that is out, the effect of one that is in.
         square: ||residual||^2.
         inside: Whether each feature is in.

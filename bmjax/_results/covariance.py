@@ -54,8 +54,7 @@ def uncertainty(
         problem: The dataset.
         state: A fitted state.
         features: The features of the state, by slot.
-        columns: The dataset whose columns are correlated: the one before a family has weighted its
-            rows.
+        columns: The dataset whose columns are correlated, before a family weights its rows.
     """
     xp = namespace(problem)
     part = gathered(problem, features)

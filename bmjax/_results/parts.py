@@ -124,8 +124,7 @@ class Uncertainty(NamedTuple):
         by_slot_given_masks: Covariance given the fitted masks: the inverse of the observed
             information of the weights, lambda Omega (equation (12) of the paper), with each weight
             times its inclusion rate. Too small where masks have been fitted to noise.
-        correlation: Correlation of the column in each slot with every column; 0 for a constant
-            column.
+        correlation: Correlation of the column in each slot with every column; 0 if one is constant.
         least_squares_by_slot: Effects by least squares on the support, without masks.
         relative_size: Standard deviation of the column in each slot over that of y; root mean
             squares without an intercept.

@@ -32,8 +32,8 @@ class RefitResult:
     Attributes:
         coef: Effects, in units of y per unit of the feature; zero off the support.
         intercept: Intercept, 0 if none was fitted.
-        standard_errors: Standard errors of `coef`; NaN off the support and if no degree of freedom
-            is left.
+        standard_errors: Standard errors of `coef`; NaN off the support or without degrees of
+            freedom.
         intercept_standard_error: Standard error of `intercept`; NaN without one.
         t: The t statistics, coef / standard_errors.
         p_values: Two-sided p-values by Student's t with `degrees_of_freedom`.

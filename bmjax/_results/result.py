@@ -71,11 +71,9 @@ class Result:
         starts: The record of every start and move, including the returned fit.
         uncertainty: Covariance of the effects, or None with `uncertainty=False`.
         history: The course of the fit with `history=True`, else None.
-        lane_steps: After `fit_batch`, the iterations of the batch, else None. Not part of the
-            pytree.
+        lane_steps: Iterations of the batch after `fit_batch`, else None. Not in the pytree.
         with_intercept: Whether an intercept was fitted, even if it is zero.
-        moments: Moments of the data after a fit without an intercept and with uncertainty, else
-            None.
+        moments: Moments of the data, of a fit with uncertainty and no intercept, else None.
         family: The distribution of y given its predictor, `Logistic()` or `Student(degrees)` with
             the degrees of freedom, learned or given; None for the Gaussian.
         names: Names of the features and the target, if X was a frame or y a series, else None.
@@ -311,8 +309,7 @@ class Result:
                 an outcome of probability p has the variance p (1 - p).
 
         Returns:
-            (m,) predictions, or (b, m); with `return_std` a pair of predictions and standard
-            deviations.
+            (m,) predictions, or (b, m); with `return_std` also their standard deviations.
 
         Raises:
             TypeError: If X is not an array of real numbers.
@@ -441,8 +438,8 @@ class Result:
 
         Raises:
             TypeError: If an argument is not an array of real numbers.
-            ValueError: If a shape does not fit, a value is not finite, this is a batch, or the
-                family is not Gaussian.
+            ValueError: If a shape does not fit, a value is not finite, this is a batch, or y is not
+                Gaussian.
         """
         self._one_fit("refit")
         if self.family is not None:
@@ -464,8 +461,7 @@ class Result:
         """The fit as a table to print, with notes on convergence and collinearity.
 
         Args:
-            names: Names of the k features. Default: those of the data, or else x0, x1, ...,
-                numbered from zero.
+            names: Names of the k features. Default: those of the data, or else x0, x1, ...
 
         Returns:
             The summary; `print` it, or take its `to_pandas()`.

@@ -102,8 +102,7 @@ def load(path: str | os.PathLike[str]) -> Result:
         float64 is not enabled.
 
     Raises:
-        ValueError: If the file is not a saved fit, is damaged, or has a newer version of the
-            format.
+        ValueError: If the file is no saved fit, is damaged, or has a newer version of the format.
         OSError: If the file cannot be read.
 
     Example:
@@ -163,8 +162,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     """Read a saved fit as NumPy arrays, with the further entries of the file.
 
     Raises:
-        ValueError: If the file is not a saved fit, is damaged, or has a newer version of the
-            format.
+        ValueError: If the file is no saved fit, is damaged, or has a newer version of the format.
         OSError: If the file cannot be read.
     """
     place, content = os.fspath(path), Path(path).read_bytes()

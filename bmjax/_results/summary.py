@@ -25,8 +25,7 @@ class Summary:
         standardized: Effects in standard deviations of y per standard deviation of the feature
             (log-odds in a logistic fit); None without uncertainty.
         odds: Whether effects are log-odds, so that exp(coef) is a ratio of odds.
-        groups: The label of each feature's group, "" for a feature in no group; None without
-            groups.
+        groups: The label of each feature's group, "" in no group; None without groups.
 
     Example:
         >>> import bmjax

@@ -5,13 +5,10 @@ the pruning of the paper, the number of parameters falls with each pruned featur
 with inclusion 1 is charged log n in all, half of it for its weight and half for its rate. There are
 three rules:
 
-`"paper"`
-    G itself, equation (10): log(n)/2 + log(n pi)/2 a feature. Right for strong signals, but prunes
-    too many weak ones.
-`"held"`
-    log(n pi)/2 a feature, which is BIC at inclusion 1. The rate of a pruned feature is a parameter
-    too, whose value is zero: under Jeffreys' prior on every rate all are charged alike, pruned or
-    not, so rates do not matter for the ranking.
+`"paper"` G itself, equation (10): log(n)/2 + log(n pi)/2 a feature. Right for strong signals, but
+over-prunes weak ones. `"held"` log(n pi)/2 a feature, which is BIC at inclusion 1. The rate of a
+pruned feature is a parameter too, whose value is zero: under Jeffreys' prior on every rate all are
+charged alike, pruned or not, so rates do not matter for the ranking.
 `"learned"`
     As `"held"`, with two charges that BIC leaves out because they do not grow with n. The first is
     for the spread of the weights: BIC gives them the prior of unit information, tau = 1 in units of
@@ -56,8 +53,7 @@ class Criterion(NamedTuple):
     Attributes:
         each: The charge of a feature at inclusion 1, before the width of the weights.
         learns_width: Whether that width is learned.
-        by_size: The charge of the size of a support of 0, 1, ..., m features, unmasked ones
-            included.
+        by_size: The charge of the size of a support of 0, 1, ..., m features, with unmasked ones.
         further: The charge of each further weight of a group, before the width of the weights.
         least: The least width that is learned.
     """
@@ -123,8 +119,7 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
         least = xp.asarray(problem.family.least_width(problem.target_square), dtype)
     share = 1 - 0.5 * (half + 0.5 * xp.log(least)) / xp.log(xp.maximum(choices, 2))
     share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
-    # log C(k, K), term by term, up to K = k/2; a support of a given size includes the unmasked
-    # features.
+    # log C(k, K), term by term, up to K = k/2; the size includes unmasked features.
     sizes = xp.arange(most, dtype=dtype)
     terms = xp.log(xp.maximum(choices - sizes, 1) / (sizes + 1))
     terms = xp.where(sizes < choices // 2, terms, 0)

@@ -120,8 +120,7 @@ def anchored(
         X: Features, feature-major.
         y: Target.
         sample_weights: How often each sample counts.
-        tall: Whether there are more samples than features. Default: whether X has more columns than
-            rows.
+        tall: Whether there are more samples than features. Default: by the shape of X.
     """
     xp = namespace(X, y)
     zero = xp.zeros(len(X), X.dtype)

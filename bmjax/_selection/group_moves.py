@@ -40,8 +40,7 @@ def best_group_move(
         rank: 0 for the best move, 1 for the second best and so on.
 
     Returns:
-        The state after the move with weights and noise re-estimated, its columns, and the rise of
-        the score.
+        The state after the move, with new weights and noise, its columns, and the score's rise.
     """
     xp, groups, n = namespace(state), problem.groups, problem.num_samples
     assert groups is not None

@@ -87,8 +87,7 @@ def best_groups(
         slots: Number of slots for columns; all columns if the data are tall.
 
     Returns:
-        Whether each column is in these groups, least squares on them, and whether the slots ran
-        out.
+        Whether each column is in the subset, least squares on it, and whether the slots ran out.
     """
     xp, members = namespace(problem), _members(problem)
     if tall:
@@ -219,8 +218,7 @@ def _moved(source: Source, slab: Slab, move: GroupMove, rules: GroupRules) -> Sl
 def _eliminated(source: Source, start: Slab, rules: GroupRules) -> Slab:
     """Drop groups from a large subset, one by one, as long as the score rises.
 
-    A drop costs no more than an update, so additions and exchanges are left to the search that
-    follows.
+    A drop costs no more than an update, so additions and exchanges are left to the next search.
     """
     xp, layout = namespace(start.gram), rules.layout
     groups, dtype = len(layout.members), start.gram.dtype

@@ -112,8 +112,7 @@ def best_move(
         rank: 0 for the best move, 1 for the second best and so on.
 
     Returns:
-        The state after the move with weights and noise re-estimated, its features, and the rise of
-        the score.
+        The state after the move, with new weights and noise, its features, and the score's rise.
     """
     xp, kept, n = namespace(state), state.active, problem.num_samples
     slab = slab_of(problem, state, around)

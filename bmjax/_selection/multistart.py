@@ -25,8 +25,7 @@ from bmjax._solvers import one_fit
 ADDED_RATES = (0.99, 0.5)
 # A smaller rise of the score, in nats, may be the remaining rise of a fit that has converged.
 LEAST_RISE = 0.01
-# The masks adapt only after a move, so one that seems to lower the score a little, in nats, is
-# tried.
+# The masks adapt only after a move, so one that lowers the score a little, in nats, is tried.
 WORTH_A_TRY = -1.0
 
 

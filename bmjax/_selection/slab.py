@@ -173,8 +173,7 @@ class _Change(NamedTuple):
     Attributes:
         drop: Column V_i / V_ii of the slot that is emptied; zero if none is.
         reach: V X_S'x of the added column x once that slot is empty; zero if none is added.
-        free: The squared length of the added column that the others leave unexplained; one if none
-            is added.
+        free: The squared length that the others leave of the added column; one if none is.
         at: The slot that is emptied or filled, as a one-hot vector.
         fills: Whether that slot is filled.
         coef: The coefficients after the move.

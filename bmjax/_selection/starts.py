@@ -114,8 +114,7 @@ def dense_point(
 ) -> Point:
     """The point at given inclusion rates, with least squares on those above zero; see `initialise`.
 
-    `tall` says whether there are more rows than features; it is used if there are no sample
-    weights.
+    `tall` says whether there are more rows than features; used without sample weights.
     """
     xp = namespace(problem, inclusion)
     inclusion = xp.where(problem.maskable, inclusion, 1)
@@ -279,8 +278,7 @@ def _evidence_ridge(
     norms = xp.sqrt(xp.sum(X**2, axis=1))
     scale = xp.where(norms > 0, 1 / xp.where(norms > 0, norms, 1), 0)
     Z = X * scale[:, None]
-    # By the smaller of Z'Z and Z Z'. The ratio t leaves the part of y outside the columns' span
-    # unchanged.
+    # By the smaller of Z'Z and Z Z'. The part of y outside the columns' span does not depend on t.
     if len(y) <= len(Z):
         eigenvalues, vectors = xp.linalg.eigh(Z.T @ Z)
         directions = Z @ vectors

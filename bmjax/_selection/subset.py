@@ -75,7 +75,7 @@ def search(
 ) -> Search:
     """Make the best move, again and again until none raises the score.
 
-    Moves are made by rank-one updates; before the search ends, and after every 32 of them, all is
+    Moves are made by rank-one updates; before the end, and after every 32 of them, all is
     recomputed.
 
     Args:

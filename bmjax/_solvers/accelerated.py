@@ -36,8 +36,7 @@ from bmjax._solvers.safeguard import Progress, begin
 # is never useful.
 LEAST_TRUST, MOST_TRUST = 30.0, 1e6
 # Number of cycles without a rise of the bound after which extrapolation pauses. On tall data
-# float32 does not resolve rises below a tenth of a nat, while moves are still informative for many
-# cycles.
+# float32 does not resolve rises below a tenth of a nat, but moves stay informative.
 _PATIENCE = 50
 
 
@@ -141,8 +140,7 @@ class Accelerated:
 
         def iterate(i: Array, trail: tuple[Any, ...]) -> tuple[Any, ...]:
             first, last, residual, second, _ = trail
-            # The third iteration starts from the extrapolated state, with the residual of the
-            # second's weights.
+            # The third iteration starts from the extrapolated state, with the second's residual.
             beyond = i == 2
             moved = self.beyond(carry, first, last)
             start = last._replace(

@@ -183,8 +183,8 @@ def rate_rounding(state: State) -> Float[Array, " k"]:
 
     These are four roundings of the log-odds. A rate is a mean over samples, whose roundings average
     out, so that it comes to rest much more closely than `rounding_of` allows. But mask means near
-    one are rounded to a multiple of the spacing there, and a part of that remains in the mean of
-    any number of them.
+    one are rounded to a multiple of the spacing there, and a part of that remains in any mean of
+    them.
     """
     eps = jnp.finfo(state.log_odds.dtype).eps
     live = state.active & jnp.isfinite(state.log_odds)

@@ -32,8 +32,7 @@ def run(advance: Callable[[Lane], Lane], lane: Lane) -> Lane:
     """Advance a lane until its status says that it has ended.
 
     Args:
-        advance: A function that makes one step. It must end the lane after a bounded number of
-            steps.
+        advance: A function that makes one step; it must end the lane after finitely many.
         lane: The lane to start from.
 
     Returns:
@@ -108,8 +107,7 @@ class Pool(NamedTuple):
 
     Attributes:
         work: The work of each lane and its progress, a pytree with the lanes in front.
-        dataset: The number of the dataset in each lane; the number of datasets if a lane is out of
-            work.
+        dataset: The number of the dataset in each lane; the number of datasets for an idle lane.
         next_dataset: The number of the next dataset to start.
         finished: The outcome of each dataset, written as it ends.
         lane_steps: Number of steps made so far, counting every lane, at work or not.

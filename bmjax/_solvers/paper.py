@@ -30,8 +30,7 @@ class Solver(Protocol):
     one step; `num_steps` and `max_steps` count E steps.
 
     If y is not Gaussian, each step gets the Gaussian problem that touches the likelihood at the
-    present state. A field `residual` of the carry, y - (X o M) weights, is recomputed for that
-    problem before.
+    present state. A field `residual` of the carry, y - (X o M) weights, is recomputed before.
     """
 
     iterations: ClassVar[int]
@@ -151,8 +150,7 @@ class EG:
     Attributes:
         learning_rate: eta of equation (20): a number, an optax schedule, or None for the paper's
             2e-2 / n (appendix C).
-        reparametrize: Whether to use the reparametrized gradient; False for the plain one of
-            section 5.2.2.
+        reparametrize: Whether to precondition; False for the plain gradient of section 5.2.2.
         cap: Largest update of an inclusion, by shrinking the whole step (appendix C), or None.
         optimizer: Another optax optimiser in place of the learning rate. Each new object is
             compiled again, so build it once.

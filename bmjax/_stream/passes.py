@@ -91,8 +91,7 @@ class ByRows(NamedTuple):
     Attributes:
         squares: Sum of squares of each feature.
         target_square: Sum of squares of the target.
-        log_base: The log likelihood minus that of the Gaussian problem; zero for parabolas that
-            cross it.
+        log_base: The log likelihood minus the Gaussian problem's; zero if parabolas cross it.
         mixed: Number of blocks with a sample that the effects classify wrongly.
     """
 

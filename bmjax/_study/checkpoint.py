@@ -33,8 +33,8 @@ def open_checkpoint(path: str | os.PathLike[str], settings: dict[str, Any]) -> "
     """
     if jax.process_count() == 1:
         return Checkpoint(path, settings)
-    # The first process creates it, and the others find any error by themselves: no process may be
-    # left waiting for another.
+    # The first process creates it, and the others find any error themselves: none may be left
+    # waiting.
     opened = failure = None
     for turn in (True, False):
         if (jax.process_index() == 0) == turn:
@@ -113,8 +113,7 @@ class Checkpoint:
         """Store a finished chunk, in the first process; it is on the disk when this returns.
 
         Raises:
-            OSError: If it cannot be written, such as on a full disk; existing files are then
-                unchanged.
+            OSError: If it cannot be written, such as on a full disk; existing files stay.
         """
         if jax.process_index() > 0:
             return

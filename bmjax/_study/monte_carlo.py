@@ -70,8 +70,7 @@ def monte_carlo(  # noqa: PLR0913 - public options
             1024, in chunks of about the same size; with a checkpoint, also no more than take a
             minute.
         checkpoint: A folder in which every finished chunk is stored durably before the next one
-            starts. The same call resumes from there, also after Ctrl-C, with the same bits as
-            without interruption.
+            starts. The same call resumes from there, also after Ctrl-C, and gives the same bits.
         progress: Whether to show progress on stderr, which needs rich. Default: if stderr is a
             terminal and rich is installed.
         mesh: Devices to spread the simulation and plain functions over, of any axes; a batched

@@ -171,8 +171,7 @@ def _relevance(
     """The diagonal of X' C^-1 X, by a k x k factor.
 
     With A = I + lambda G^.5 X'X G^.5, G = diag(gamma), it is lambda (X'X)_jj - lambda^2 |row|^2,
-    which cancels for a large gamma, and also (1 - (A^-1)_jj) / gamma_j, which cancels for a small
-    one.
+    which cancels for a large gamma, or (1 - (A^-1)_jj) / gamma_j, which does for a small one.
     """
     deviations, half = _half(m, precision, variances)
     explained = jnp.sum((half @ (deviations[:, None] * m.gram)) ** 2, axis=0)

@@ -50,8 +50,8 @@ def best_subset_bic(
         max_steps: Largest number of moves from each start.
 
     Returns:
-        The estimate; `objective` is BIC, `num_steps` the number of moves of the longer search, or
-        of subsets tried.
+        The estimate; `objective` is BIC, `num_steps` the moves of the longer search, or the subsets
+        tried.
 
     Raises:
         TypeError: If an argument has the wrong type.

@@ -2,8 +2,7 @@
 
 If columns are correlated, descent finds the signs soon and then becomes slow: on the paper's
 uniform design with 30 features it took 700 sweeps for each alpha. So each sweep is followed by
-leaps to the minimum for the present signs, which is exact once they are right: 2 steps for each
-alpha.
+leaps to the minimum for the present signs, exact once they are right: 2 steps for each alpha.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ def lasso_cv(
     The rules are those of scikit-learn's `LassoCV(fit_intercept=False)`. Folds are contiguous, as
     in `KFold` without shuffling; the grid falls geometrically from the smallest alpha that selects
     nothing to a thousandth of it; the chosen alpha has the lowest mean of the folds' mean squared
-    errors, and is the largest of equals; and the alpha of each fold is in proportion to its number
-    of samples.
+    errors, and is the largest of equals; and each fold's alpha is in proportion to its number of
+    samples.
 
     All folds descend side by side, together with the fit to all samples, a fold with nothing held
     out, so no further fit is needed at the end.
@@ -108,8 +107,7 @@ def lasso_cv(
         num_alphas: Length of the grid.
         tolerance: Largest allowed subgradient, as a cosine between a column and y. Default: machine
             epsilon to the power 2/3.
-        max_steps: Largest number of steps at each alpha, each a sweep over the features and two
-            leaps.
+        max_steps: Largest number of steps at each alpha, each a sweep and two leaps.
 
     Returns:
         The estimate at the chosen `alpha`, in the paper's objective at noise precision 1, which is
@@ -180,8 +178,7 @@ def descend(
         return jnp.any(live & (jnp.where(coef == 0, at_zero, off_zero) > tolerance))
 
     def leap(coef, slope):
-        # Leap to the minimum for the present signs, or as far towards it as the signs stay the
-        # same.
+        # Leap to the minimum for the present signs, or as far as the signs hold.
         sign = jnp.sign(coef)
         move = solve_normal_equations(m.gram, slope - threshold * sign, sign != 0)
         crosses = sign * (coef + move) < 0

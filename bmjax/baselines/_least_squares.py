@@ -17,8 +17,8 @@ from bmjax.baselines._estimate import Estimate, verdict
 def least_squares(X: ArrayLike, y: ArrayLike) -> Estimate:
     """Minimise ||y - X coef||^2, equation (2) of the paper, by the normal equations.
 
-    If n <= k, the result is the smallest of the exact solutions. Every feature that is not all zero
-    is in the support.
+    If n <= k, the result is the smallest of the exact solutions. Every nonzero feature is in the
+    support.
 
     Args:
         X: (n, k) features, samples in rows.
