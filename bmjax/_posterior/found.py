@@ -21,7 +21,7 @@ class Held(NamedTuple):
     Attributes:
         level: Posterior mean of the level of y with every feature at its centre.
         level_variance: Posterior variance of the level.
-        coef: (p,) means of the effects, before those of other features are projected out.
+        coef: (p,) means of the effects, before the correction for other features.
         covariance: (p, p) covariance of these effects.
         cross: (p, u) covariance of these effects with those of the listed features.
     """

@@ -149,8 +149,7 @@ class Posterior(NamedTuple):
         """Intervals of the effects over the whole posterior, including the mass at zero.
 
         They reach from the (1 - level)/2 to the (1 + level)/2 quantile. An end is exactly zero if
-        the quantile falls on the mass at zero; both are for a feature of probability below (1 -
-        level)/2.
+        it falls on the mass at zero, as do both for a feature of probability below (1 - level)/2.
 
         Args:
             level: Probability that the interval holds the effect, between 0 and 1.

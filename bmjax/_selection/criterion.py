@@ -5,10 +5,13 @@ the pruning of the paper, the number of parameters falls with each pruned featur
 with inclusion 1 is charged log n in all, half of it for its weight and half for its rate. There are
 three rules:
 
-`"paper"` G itself, equation (10): log(n)/2 + log(n pi)/2 a feature. Right for strong signals, but
-over-prunes weak ones. `"held"` log(n pi)/2 a feature, which is BIC at inclusion 1. The rate of a
-pruned feature is a parameter too, whose value is zero: under Jeffreys' prior on every rate all are
-charged alike, pruned or not, so rates do not matter for the ranking.
+`"paper"`
+    G itself, equation (10): log(n)/2 + log(n pi)/2 a feature. Right for strong signals, over-prunes
+    weak ones.
+`"held"`
+    log(n pi)/2 a feature, which is BIC at inclusion 1. The rate of a pruned feature is a parameter
+    too, whose value is zero: under Jeffreys' prior on every rate all are charged alike, pruned or
+    not, so rates do not matter for the ranking.
 `"learned"`
     As `"held"`, with two charges that BIC leaves out because they do not grow with n. The first is
     for the spread of the weights: BIC gives them the prior of unit information, tau = 1 in units of
