@@ -67,7 +67,7 @@ def two_features(
     noise_precision: ArrayLike = 200.0,
     dtype: DTypeLike | None = None,
 ) -> Dataset:
-    """Section 5.2, equation (21): rows (1, 0) and (0.5, 1), repeated; the second feature acts.
+    """Section 5.2 of the paper, equation (21): rows (1, 0) and (0.5, 1); the second feature acts.
 
     Args:
         key: A JAX random key.

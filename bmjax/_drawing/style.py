@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# The colours of Okabe and Ito, for colour-blind readers; dashes distinguish the next sevens.
+# The colours of Okabe and Ito, for colour-blind readers; dashes tell the next seven from the first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (4, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (1, 1)))
 KEPT = COLOURS[0]

@@ -31,7 +31,7 @@ def mask_variance_at(
     inclusion: Float[Array, "*b k"],
     labels: Sequence[object] | None,
 ) -> Float[Array, "*b n"]:
-    """The variance of the predictor due to the masks at samples.
+    """The variance of the predictor due to the masks, at given samples.
 
     Args:
         away: Samples minus the center.

@@ -149,7 +149,7 @@ def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -
         name: {"dtype": array.dtype.name, "shape": array.shape, "values": _plain(array.tolist())}
         for name, array in arrays.items()
     }
-    # Each array is one line, so that a fit of a thousand features is not as many lines.
+    # Each array is one line, so that a fit of many features does not take thousands of lines.
     fields = head.pop("fit")
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
     lines = ",\n".join(f"    {json.dumps(n)}: {json.dumps(v)}" for n, v in fields.items())

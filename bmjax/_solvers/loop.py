@@ -124,7 +124,7 @@ class Job(NamedTuple):
     """The work of a pool of lanes, as four functions.
 
     Attributes:
-        start: From numbers of datasets to work before its first step, with the lanes in front.
+        start: Returns the work before its first step, lanes in front, for numbers of datasets.
         advance: Makes one step of every lane; harmless for a lane that has ended.
         running: Whether each lane has not ended.
         report: Returns the outcome of every lane.
