@@ -28,7 +28,7 @@ from bmjax._results.result import Result
 from bmjax._runtime.debugging import unwatched
 
 FORMAT = "bmjax fit"
-# Version of the format: 2 if a family is written, which a reader of 1 would take for Gaussian.
+# Version of the format: 2 if a family or groups are written, which a reader of 1 does not know.
 VERSION = 2
 _ENDINGS = (".json", ".npz")
 # Exceptions that reading a damaged file, or one of another kind, may raise.
