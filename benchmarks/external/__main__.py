@@ -14,13 +14,20 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from benchmarks import command, report  # noqa: E402
-from benchmarks.external import boss_sections, hastie_section, leave_one_out, real_section  # noqa: E402
+from benchmarks.external import (  # noqa: E402
+    boss_sections,
+    hastie_section,
+    leave_one_out,
+    one_support,
+    real_section,
+)
 from benchmarks.external.ledger import Options  # noqa: E402
 
 SECTIONS = {
     "boss": boss_sections.narrow,
     "boss_large": boss_sections.large,
     "boss_wide": boss_sections.wide,
+    "one_support": one_support.one_support,
     "hastie": hastie_section.grid,
     "real": real_section.real,
     "left_out": leave_one_out.left_out,

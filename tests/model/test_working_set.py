@@ -149,6 +149,12 @@ def test_programs_are_let_go():
     assert programs.call(double, np.ones(1), static={"factor": 3}) == 3
 
 
+def test_a_release_of_xla_with_other_switches(monkeypatch):
+    monkeypatch.setattr("bmjax._runtime.programs._ON_CPU", {"no_such_switch": True})
+    found = Programs(most=2).call(jnp.square, np.arange(3.0), static={})
+    np.testing.assert_array_equal(found, [0, 1, 4])
+
+
 def test_rungs():
     for size in range(1, 3000):
         rows, features, slots = (
