@@ -15,7 +15,6 @@ from bmjax._model.problem import Problem
 from bmjax._model.working_set import gathered
 from bmjax._results.result import Result
 from bmjax._runtime import sharding
-from bmjax._runtime.backend import select
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.criterion import criterion
 from bmjax._selection.in_memory import InMemory
@@ -160,25 +159,13 @@ def _side_by_side(
         part = gathered(whole(work.problem), work.climb.features)
         return work._replace(lane=one_fit.advance(part, options, solver, work.lane))
 
-    def after_fit(work: _Work) -> _Work:
+    def proceed(work: _Work) -> _Work:
         problem, climb = whole(work.problem), work.climb
         rule = criterion(plan.criterion, problem, room.fit)
         end = ended(problem, climb, work.lane)
         fitter = InMemory(problem, options, solver)
         after = next_fit(fitter, rule, plan, work.points, climb, end)
-        moved = work._replace(climb=after, lane=lane_of(problem, after))
-        return select(~work.lane.running & ~climb.done, moved, work)
-
-    def advance(work: _Work) -> _Work:
-        return begin_next(jax.vmap(step)(work))
-
-    def begin_next(work: _Work) -> _Work:
-        """Begin the next fit of each lane whose fit has ended, also if it ends before any step."""
-        return jax.lax.while_loop(
-            lambda work: jnp.any(~work.lane.running & ~work.climb.done),
-            jax.vmap(after_fit),
-            work,
-        )
+        return work._replace(climb=after, lane=lane_of(problem, after))
 
     def outcome(work: _Work) -> Result:
         climb = work.climb
@@ -186,9 +173,11 @@ def _side_by_side(
         return leave(frame, work.units, result)
 
     job = loop.Job(
-        start=lambda index: begin_next(start(index)),
-        advance=advance,
-        running=lambda work: ~work.climb.done,
+        start=start,
+        step=jax.vmap(step),
+        paused=lambda work: ~work.lane.running & ~work.climb.done,
+        proceed=jax.vmap(proceed),
+        done=lambda work: work.climb.done,
         report=jax.vmap(outcome),
     )
     return loop.run_pool(job, size, chunk.real, width)

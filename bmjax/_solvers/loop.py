@@ -107,7 +107,8 @@ class Pool(NamedTuple):
 
     Attributes:
         work: The work of each lane and its progress, a pytree with the lanes in front.
-        dataset: The number of the dataset in each lane; the number of datasets for an idle lane.
+        dataset: The number of the dataset in each lane; the number of datasets for an idle lane,
+            and one more for a lane that has not had any dataset yet.
         next_dataset: The number of the next dataset to start.
         finished: The outcome of each dataset, written as it ends.
         lane_steps: Number of steps made so far, counting every lane, at work or not.
@@ -121,18 +122,24 @@ class Pool(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The work of a pool of lanes, as four functions.
+    """The work of a pool of lanes, as functions of the work of all lanes.
+
+    A dataset gets several fits: a lane is paused between two of them, and done after the last.
 
     Attributes:
         start: Returns the work before its first step, lanes in front, for numbers of datasets.
-        advance: Makes one step of every lane; harmless for a lane that has ended.
-        running: Whether each lane has not ended.
+        step: Makes one step of every lane; harmless for a lane that is done.
+        paused: Whether each lane has ended a fit and is not done, so that `proceed` is due.
+        proceed: Returns the work with paused lanes at their next fit, or done.
+        done: Whether each lane has made all fits of its dataset.
         report: Returns the outcome of every lane.
     """
 
     start: Callable[[Int[Array, " w"]], Any]
-    advance: Callable[[Any], Any]
-    running: Callable[[Any], Bool[Array, " w"]]
+    step: Callable[[Any], Any]
+    paused: Callable[[Any], Bool[Array, " w"]]
+    proceed: Callable[[Any], Any]
+    done: Callable[[Any], Bool[Array, " w"]]
     report: Callable[[Any], Any]
 
 
@@ -141,7 +148,8 @@ def run_pool(job: Job, size: int, count: Int[Array, ""], width: int) -> tuple[An
 
     A `vmap`ped loop would run every lane until the slowest ends. Here an ended lane takes the next
     dataset. Once none is left, the lanes still at work are moved into an eighth of the width, and
-    so on; each width is compiled separately, so there are few.
+    so on; each width is compiled separately, so there are few, and each function of the job stands
+    once in the program of a width.
 
     Args:
         job: The work of the lanes.
@@ -152,54 +160,59 @@ def run_pool(job: Job, size: int, count: Int[Array, ""], width: int) -> tuple[An
     Returns:
         The outcomes, with the datasets in front, and the number of lane-steps made.
     """
-    start, advance, running, report = job
-
-    def retire_and_refill(pool: Pool) -> Pool:
-        ended = ~running(pool.work)
-        finished = jax.tree.map(
-            lambda rows, new: rows.at[jnp.where(ended, pool.dataset, size)].set(new, mode="drop"),
-            pool.finished,
-            report(pool.work),
-        )
-        take = ended & (pool.dataset < size)
-        order = pool.next_dataset + jnp.cumsum(take, dtype=jnp.int32) - 1
-        fresh = take & (order < count)
-        dataset = jnp.where(take, jnp.where(fresh, order, size), pool.dataset)
-        begun = start(jnp.minimum(order, size - 1))
-        work = jax.vmap(select)(fresh, begun, pool.work)
-        taken = jnp.sum(fresh, dtype=jnp.int32)
-        return pool._replace(
-            work=work, dataset=dataset, next_dataset=pool.next_dataset + taken, finished=finished
-        )
 
     def at_work(pool: Pool) -> Bool[Array, " w"]:
-        return pool.dataset < size
+        return pool.dataset != size
 
-    def settle(pool: Pool) -> Pool:
-        """Retire ended lanes, also those that a refill brings and that end before any step."""
-        return lax.while_loop(
-            lambda pool: jnp.any(at_work(pool) & ~running(pool.work)), retire_and_refill, pool
+    def paused(pool: Pool) -> Bool[Array, " w"]:
+        return (pool.dataset < size) & job.paused(pool.work)
+
+    def ended(pool: Pool) -> Bool[Array, " w"]:
+        return at_work(pool) & (job.done(pool.work) | (pool.dataset > size))
+
+    def proceed(pool: Pool) -> Pool:
+        moved = jax.vmap(select)(paused(pool), job.proceed(pool.work), pool.work)
+        return pool._replace(work=moved)
+
+    def retire_and_refill(pool: Pool) -> Pool:
+        take = ended(pool)
+        finished = jax.tree.map(
+            lambda rows, new: rows.at[jnp.where(take, pool.dataset, size)].set(new, mode="drop"),
+            pool.finished,
+            job.report(pool.work),
+        )
+        order = pool.next_dataset + jnp.cumsum(take, dtype=jnp.int32) - 1
+        fresh = take & (order < count)
+        begun = job.start(jnp.minimum(order, size - 1))
+        return pool._replace(
+            work=jax.vmap(select)(fresh, begun, pool.work),
+            dataset=jnp.where(take, jnp.where(fresh, order, size), pool.dataset),
+            next_dataset=pool.next_dataset + jnp.sum(fresh, dtype=jnp.int32),
+            finished=finished,
         )
 
-    def step(pool: Pool) -> Pool:
-        lanes = len(pool.dataset)
-        pool = pool._replace(work=advance(pool.work), lane_steps=pool.lane_steps + jnp.int32(lanes))
-        due = jnp.any(at_work(pool) & ~running(pool.work))
-        return lax.cond(due, settle, lambda pool: pool, pool)
+    def settle(pool: Pool) -> Pool:
+        pool = lax.cond(jnp.any(paused(pool)), proceed, lambda pool: pool, pool)
+        return lax.cond(jnp.any(ended(pool)), retire_and_refill, lambda pool: pool, pool)
 
-    first = jnp.arange(width, dtype=jnp.int32)
-    work = start(jnp.minimum(first, size - 1))
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros((size, *leaf.shape[1:]), leaf.dtype), jax.eval_shape(report, work)
-    )
+    def step(pool: Pool) -> Pool:
+        # Fits may also end before any step, so lanes are settled until none is due.
+        pool = lax.while_loop(lambda pool: jnp.any(paused(pool) | ended(pool)), settle, pool)
+        made = jnp.where(jnp.any(at_work(pool)), len(pool.dataset), 0).astype(jnp.int32)
+        return pool._replace(work=job.step(pool.work), lane_steps=pool.lane_steps + made)
+
+    def blank(shapes: Any, rows: int) -> Any:
+        return jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape[1:]), leaf.dtype), shapes)
+
+    lanes = jnp.full(width, size + 1, jnp.int32)
+    work = jax.eval_shape(job.start, lanes)
     pool = Pool(
-        work=work,
-        dataset=jnp.where(first < count, first, size),
-        next_dataset=jnp.minimum(jnp.int32(width), count),
-        finished=blank,
+        work=blank(work, width),
+        dataset=lanes,
+        next_dataset=jnp.zeros((), jnp.int32),
+        finished=blank(jax.eval_shape(job.report, work), size),
         lane_steps=jnp.zeros((), jnp.int32),
     )
-    pool = settle(pool)
     while True:
         narrower = width // 8
         pool = lax.while_loop(
