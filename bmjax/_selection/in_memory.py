@@ -4,6 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._model.family import local, touching
@@ -19,7 +20,7 @@ from bmjax._selection.group_moves import best_group_move
 from bmjax._selection.moves import best_move, surroundings
 from bmjax._selection.multistart import End, score_of
 from bmjax._selection.starts import Point, state_at
-from bmjax._solvers import loop, one_fit
+from bmjax._solvers import loop, narrowing, one_fit
 from bmjax._solvers.paper import Solver
 
 
@@ -57,6 +58,10 @@ class InMemory:
         arguments = part, self._options, state, used
         if namespace(part) is jnp:
             outcome, course = fit_from(*arguments, **static)
+        elif self._history_length is None and len(part.X) > narrowing.WIDE:
+            begin = narrowing.Begin(state, np.asarray(used, np.int32))
+            outcome = narrowing.fit_narrowing(part, self._options, begin, self._solver)
+            course = None
         else:
             outcome, course = jax.device_get(PROGRAMS.call(fit_from, *arguments, static=static))
         return End(outcome, features, course)

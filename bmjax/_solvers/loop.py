@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Bool, Int
 
 from bmjax._model.problem import Status
-from bmjax._runtime.backend import select
+from bmjax._runtime.backend import Array, select
 
 T = TypeVar("T")
 
