@@ -82,7 +82,7 @@ def fit_batch(
         y: (b, n) targets; or (n,) shared by all datasets if `sample_weights` is (b, n).
         sample_weights: As for `fit`, (b, n), or (n,) for all datasets. With rows of weight zero,
             datasets of different lengths can form one batch.
-        options: The options of a fit, by name, the same for all datasets.
+        options: Options are given by name, and are the same for all datasets.
         uncertainty: As for `fit`, but off by default, since it takes k x k numbers a dataset.
         width: Number of lanes side by side. Default: on a CPU 1, or more if a dataset is tiny; 512
             elsewhere.

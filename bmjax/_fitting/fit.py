@@ -70,7 +70,7 @@ def fit(
             more distinct rows than features, their number limits the support). A fraction counts as
             that part of an observation, so the sum of the weights is the amount of data, and
             weights that are only relative should be scaled to a mean of one.
-        options: The options of a fit, by name.
+        options: Options are given by name.
         uncertainty: Whether to compute the covariance of the effects, for `standard_errors` and
             `predict(..., return_std=True)`.
         history: Whether to record each step of the solver in the fit that is returned: each

@@ -178,9 +178,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def takes_options(*without: str) -> Callable[[_Function], _Function]:
     """Spell the options of a fit in the signature and docstring of a function that passes them on.
 
-    The function takes them as `**options: Unpack[FitOptions]`, and documents them in one line that
-    begins with `options:`; both are written out for `help`. An unknown keyword is refused, and the
-    error names the closest known one.
+    The function takes them as `**options: Unpack[FitOptions]`, and documents them in one entry,
+    `options:`; both are written out for `help`, with the text of the entry as a paragraph before
+    `Args:`. An unknown keyword is refused, and the error names the closest known one.
 
     Args:
         without: Options that this function does not take.
@@ -226,23 +226,33 @@ def takes_options(*without: str) -> Callable[[_Function], _Function]:
 
 
 def _documented(doc: str, options: dict[str, _Option]) -> str:
-    """The docstring with its line about options replaced by one entry for each option."""
-    line = re.search(r"^( *)options:.*\n(?:\1 {4}.*\n)*", doc, flags=re.M)
-    if line is None:  # python -OO
+    """The docstring with an entry for each option, and the text of `options:` before `Args:`."""
+    own = re.search(r"^( *)options:(.*\n(?:\1 {4}.*\n)*)", doc, flags=re.M)
+    if own is None:  # python -OO
         return doc
-    indent = line[1]
+    indent, outer = own[1], own[1][4:]
     entries = "".join(
+        _filled(f"{name}: {option.meaning}", indent, indent + " " * 4)
+        for name, option in options.items()
+    )
+    args = f"{outer}Args:\n"
+    above, _, before = doc[: own.start()].rpartition(args)
+    said = _filled(own[2].strip(), outer, outer)
+    return f"{above}{said}\n{args}{before}{entries}{doc[own.end() :]}"
+
+
+def _filled(text: str, first: str, rest: str) -> str:
+    """The text in lines of at most 100 characters, with the indents of the first and the others."""
+    return (
         textwrap.fill(
-            f"{name}: {option.meaning}",
+            " ".join(text.split()),
             width=100,
-            initial_indent=indent,
-            subsequent_indent=indent + " " * 4,
+            initial_indent=first,
+            subsequent_indent=rest,
             break_on_hyphens=False,
         )
         + "\n"
-        for name, option in options.items()
     )
-    return doc[: line.start()] + entries + doc[line.end() :]
 
 
 def checked(k: int, dtype: Any, options: FitOptions) -> Checked:
