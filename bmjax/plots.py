@@ -315,7 +315,7 @@ def probabilities(
 
     Args:
         posterior: The result of `bmjax.posterior` for one dataset of k features.
-        names: k names. Default: x0, x1, ...
+        names: k names. Default: those of the data, or else x0, x1, ...
         ax: The axes to draw into. Default: a new figure.
 
     Returns:
@@ -331,7 +331,7 @@ def probabilities(
         >>> ax = bmjax.plots.probabilities(posterior, names)
     """
     chance = vector("posterior", posterior.probability)
-    names = drawn_names(names, len(chance))
+    names = drawn_names(names, len(chance), posterior.names)
     half, likely = 2 * np.asarray(posterior.probability_error), chance > 0.5
     ax, y, heights = row_axes(names, likely, ax, width=5.6)
     ax.axvline(0.5, color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
