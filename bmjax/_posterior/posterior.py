@@ -267,7 +267,7 @@ def _posteriors(
         found = [
             chains_reweighted(one, words, asked.plan, asked.supports, report)
             if isinstance(one, Reference)
-            else found_by_chains(*one, words, asked.plan, asked.supports, report)
+            else found_by_chains(one, words, asked.plan, asked.supports, report)
             for one, words in zip(near, draws, strict=True)
         ]
     results = []
