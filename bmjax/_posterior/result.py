@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bmjax._checks import inputs, validate
+from bmjax._checks import validate
 from bmjax._model.problem import Status
 from bmjax._posterior.intervals import quantiles
 from bmjax._posterior.reading import (
@@ -20,7 +20,8 @@ from bmjax._posterior.reading import (
     on_host,
     selected,
 )
-from bmjax._results.names import Names, feature_names, in_order
+from bmjax._results.names import Names, feature_names
+from bmjax._results.prediction import centred_predictor
 from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
 
@@ -213,18 +214,12 @@ class Posterior(NamedTuple):
         Example:
             >>> mean, std = bmjax.posterior(X, y, intercept=True).predict(X, return_std=True)
         """
-        coef = jnp.asarray(self.coef)
-        k = coef.shape[-1]
-        X = inputs.samples(in_order(X, self.names), k, coef.dtype, values=coef.ndim == 1)
-        X = jnp.broadcast_to(X, (*coef.shape[:-1], *X.shape[-2:]))
-        away = X - self.center[..., None, :]
-        level = self.intercept + jnp.sum(self.center * coef, axis=-1)
-        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, coef)
+        away, mean = centred_predictor(self, X)
         wanted = validate.flag("return_std", return_std)
         if not wanted and (self.family is None or self.family.has_units):
             return mean
         features = jnp.asarray(self.mixture.features)
-        at = jnp.minimum(features, k - 1)[..., None, :]
+        at = jnp.minimum(features, away.shape[-1] - 1)[..., None, :]
         chosen = jnp.take_along_axis(
             away, jnp.broadcast_to(at, (*away.shape[:-1], at.shape[-1])), -1
         )
@@ -323,9 +318,8 @@ class Posterior(NamedTuple):
         self._one("summary")
         one = on_host(self, ())
         lower, upper = self.interval(0.95)
-        if names is None and self.names is not None:
-            names = self.names.features
-        return PosteriorSummary.of(one, feature_names(names, len(one.coef)), lower, upper)
+        names = feature_names(names, len(one.coef), self.names)
+        return PosteriorSummary.of(one, names, lower, upper)
 
     def to_pandas(self, names: Sequence[str] | None = None) -> Any:
         """The features as a `pandas.DataFrame`; see `summary`.

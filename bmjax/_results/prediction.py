@@ -29,6 +29,16 @@ def new_samples(X: Any, coef: Float[Array, "*b k"]) -> jax.Array:
     return inputs.samples(X, coef.shape[-1], coef.dtype, values=coef.ndim == 1)
 
 
+def centred_predictor(fit: Any, X: Any) -> tuple[jax.Array, jax.Array]:
+    """New samples minus the center of a `Result` or `Posterior`, and their linear predictor."""
+    coef = jnp.asarray(fit.coef)
+    X = new_samples(in_order(X, fit.names), coef)
+    X = jnp.broadcast_to(X, (*coef.shape[:-1], *X.shape[-2:]))
+    away = X - fit.center[..., None, :]
+    level = fit.intercept + jnp.sum(fit.center * coef, axis=-1)
+    return away, level[..., None] + jnp.einsum("...nk,...k->...n", away, coef)
+
+
 def mask_variance_at(
     away: Float[Array, "*b n k"],
     weights: Float[Array, "*b k"],
@@ -230,11 +240,7 @@ class Predictions:
 
     def _at(self, X: Any) -> tuple[jax.Array, jax.Array]:
         """New samples minus the center, and their linear predictor."""
-        X = new_samples(in_order(X, self.names), self.coef)
-        X = jnp.broadcast_to(X, (*self.coef.shape[:-1], *X.shape[-2:]))
-        away = X - self.center[..., None, :]
-        level = self.intercept + jnp.sum(self.center * self.coef, axis=-1)
-        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, self.coef)
+        away, mean = centred_predictor(self, X)
         if mean.ndim == 1 and inputs.at_hand(mean):
             size = 1e-3 * float(jnp.max(jnp.abs(mean), initial=0))
             check_digits("predictions", self._rounding(), size, self._noise(), self.coef.dtype)

@@ -163,9 +163,7 @@ class Readings(Predictions):
         Raises:
             ValueError: If there are not k names.
         """
-        if names is None and self.names is not None:
-            names = self.names.features
-        return feature_names(names, self.coef.shape[-1])
+        return feature_names(names, self.coef.shape[-1], self.names)
 
     @property
     def has_intercept(self) -> bool:
