@@ -181,8 +181,8 @@ def stability_selection(
         half = order[: n // 2] if i % 2 == 0 else order[n // 2 : 2 * (n // 2)]
         return np.bincount(half, minlength=n)
 
-    parts = _fits(X, y, halves, resamples, "stability selection", progress, options)
-    supports = np.concatenate([np.asarray(part.support) for part in parts])
+    fits = _fits(X, y, halves, resamples, "stability selection", progress, options)
+    supports = fits.support
     frequencies = supports.mean(axis=0)
     by_pair = supports.reshape(pairs, 2, k).mean(axis=1)
     spread = by_pair.std(axis=0, ddof=1) if pairs > 1 else np.full(k, np.nan)
@@ -205,7 +205,7 @@ def stability_selection(
         expected_false=float(average**2 / ((2 * threshold - 1) * choices)),
         expected_false_unimodal=_unimodal_bound(float(average), int(choices), threshold, pairs),
         supports=supports,
-        status=np.concatenate([np.asarray(part.status) for part in parts]),
+        status=fits.status,
         names=names,
     )
 
@@ -264,23 +264,21 @@ def bootstrap(
     def drawn(i: int) -> np.ndarray:
         return np.bincount(_generator(key, i).integers(0, n, n), minlength=n)
 
-    parts = _fits(X, y, drawn, resamples, "bootstrap", progress, options)
-    coef = np.concatenate([np.asarray(part.coef) for part in parts])
-    intercept = np.concatenate([np.asarray(part.intercept) for part in parts])
+    fits = _fits(X, y, drawn, resamples, "bootstrap", progress, options)
     ends = [(1 - level) / 2, (1 + level) / 2]
-    lower, upper = np.quantile(coef, ends, axis=0)
-    low, high = np.quantile(intercept, ends)
+    lower, upper = np.quantile(fits.coef, ends, axis=0)
+    low, high = np.quantile(fits.intercept, ends)
     return Bootstrap(
         lower=lower,
         upper=upper,
         intercept_lower=float(low),
         intercept_upper=float(high),
         level=level,
-        standard_errors=coef.std(axis=0),
-        frequencies=np.concatenate([np.asarray(part.support) for part in parts]).mean(axis=0),
-        coef=coef,
-        intercept=intercept,
-        status=np.concatenate([np.asarray(part.status) for part in parts]),
+        standard_errors=fits.coef.std(axis=0),
+        frequencies=fits.support.mean(axis=0),
+        coef=fits.coef,
+        intercept=fits.intercept,
+        status=fits.status,
         names=names,
     )
 
@@ -290,13 +288,13 @@ def _generator(key: jax.Array, i: int) -> np.random.Generator:
     return np.random.default_rng([*validate.key_words(key), i])
 
 
-class _Part(NamedTuple):
-    """The fields that are kept of the fits of a chunk."""
+class _Fits(NamedTuple):
+    """The fields that are kept of the fits of all resamples."""
 
-    coef: Float[Array, "r k"]
-    intercept: Float[Array, " r"]
-    support: Bool[Array, "r k"]
-    status: Int[Array, " r"]
+    coef: Float[np.ndarray, "r k"]
+    intercept: Float[np.ndarray, " r"]
+    support: Bool[np.ndarray, "r k"]
+    status: Int[np.ndarray, " r"]
 
 
 def _fits(  # noqa: PLR0913 - what every resampling shares
@@ -307,7 +305,7 @@ def _fits(  # noqa: PLR0913 - what every resampling shares
     title: str,
     progress: bool | None,
     options: dict[str, Any],
-) -> list[_Part]:
+) -> _Fits:
     """The fits of all resamples, chunk by chunk, each with the sample weights drawn for it."""
     if "sample_weights" in options:
         raise TypeError(f"sample_weights cannot be given: they are what {title} draws.")
@@ -319,11 +317,9 @@ def _fits(  # noqa: PLR0913 - what every resampling shares
             rows = [draw(min(i, stop - 1)) for i in range(begin, begin + min(_CHUNK, resamples))]
             part = fit_batch(X, y, sample_weights=np.stack(rows), **options)
             real = slice(stop - begin)
-            parts.append(
-                _Part(part.coef[real], part.intercept[real], part.support[real], part.status[real])
-            )
+            parts.append([np.asarray(getattr(part, name))[real] for name in _Fits._fields])
             report(title, stop - begin)
-    return parts
+    return _Fits(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _unimodal_bound(q: float, k: int, threshold: float, pairs: int) -> float:
