@@ -19,7 +19,8 @@ _HOMES = {
     "_fitting.resampling": ("Bootstrap", "StabilitySelection", "bootstrap", "stability_selection"),
     "_model.bound": ("log_evidence_bound", "lower_bound"),
     "_model.distributions": ("Logistic", "Student"),
-    "_model.problem": ("Problem", "State", "Status"),
+    "_model.problem": ("Problem", "State"),
+    "_model.status": ("Status",),
     "_model.steps": ("e_step", "g_step", "m_step", "prune"),
     "_posterior.posterior": ("posterior",),
     "_posterior.result": ("Mixture", "Posterior"),
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from bmjax._model.distributions import Student as Student
     from bmjax._model.problem import Problem as Problem
     from bmjax._model.problem import State as State
-    from bmjax._model.problem import Status as Status
+    from bmjax._model.status import Status as Status
     from bmjax._model.steps import e_step as e_step
     from bmjax._model.steps import g_step as g_step
     from bmjax._model.steps import m_step as m_step

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bmjax._fitting.estimator import LinearSelector, distinct_rows
 from bmjax._fitting.fit import fit
 from bmjax._fitting.ragged import filled, rung
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._results.names import Names
 from bmjax._results.result import Result
 from bmjax._solvers.accelerated import Accelerated

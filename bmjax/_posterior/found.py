@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.agreement import agreement
 from bmjax._posterior.given import Squared
 from bmjax._posterior.mixture import parts_of

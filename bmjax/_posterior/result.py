@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._checks import validate
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.intervals import quantiles
 from bmjax._posterior.reading import (
     PosteriorSummary,

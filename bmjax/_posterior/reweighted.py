@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.agreement import few_of
 from bmjax._posterior.found import Found, Held, found_by_chains
 from bmjax._posterior.given import Squared

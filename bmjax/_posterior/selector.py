@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bmjax._checks import validate
 from bmjax._fitting.categories import encoding_of
 from bmjax._fitting.estimator import LinearSelector, distinct_rows
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.posterior import posterior
 from bmjax._posterior.result import Posterior
 

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Bool, Float, Int
 
 from bmjax._checks.groups import Label
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._results.names import Names
 from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
 from bmjax._results.reading import Readings
