@@ -22,8 +22,9 @@ _HOMES = {
     "_model.problem": ("Problem", "State"),
     "_model.status": ("Status",),
     "_model.steps": ("e_step", "g_step", "m_step", "prune"),
+    "_posterior.mixture": ("Mixture",),
     "_posterior.posterior": ("posterior",),
-    "_posterior.result": ("Mixture", "Posterior"),
+    "_posterior.result": ("Posterior",),
     "_results.names": ("Names",),
     "_results.refit": ("RefitResult",),
     "_results.parts": ("History", "LaneSteps", "Moments", "Starts", "Uncertainty"),
@@ -87,8 +88,8 @@ if TYPE_CHECKING:
     from bmjax._model.steps import g_step as g_step
     from bmjax._model.steps import m_step as m_step
     from bmjax._model.steps import prune as prune
+    from bmjax._posterior.mixture import Mixture as Mixture
     from bmjax._posterior.posterior import posterior as posterior
-    from bmjax._posterior.result import Mixture as Mixture
     from bmjax._posterior.result import Posterior as Posterior
     from bmjax._results.names import Names as Names
     from bmjax._results.parts import History as History

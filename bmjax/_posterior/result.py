@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from bmjax._checks import validate
 from bmjax._model.status import Status
 from bmjax._posterior.intervals import quantiles
+from bmjax._posterior.mixture import Mixture
 from bmjax._posterior.reading import (
     PosteriorSummary,
     checked_level,
@@ -26,39 +27,6 @@ from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
 
 jax.tree_util.register_static(Names)  # so that the leaves of a posterior with names are arrays only
-
-
-class Mixture(NamedTuple):
-    """The posterior as a mixture of listed supports, over the u features that are in any of them.
-
-    Attributes:
-        features: Numbers of these features; k for an empty place.
-        probability: Probability of each support, the most probable first. If there are more
-            supports than are listed, the others are missing from the sum after enumeration, and are
-            represented by the last ones after chains. Zero, with no features, for an empty place.
-        inside: Whether each feature is in each support.
-        mean: Mean of the effects given each support, zero where a feature is out.
-        deviation: Standard deviation of the effects given each support.
-        covariance: Covariance of the effects over all supports, the choice of support included.
-        correlation: Correlation of the columns projected off the level and features always in.
-        freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
-
-    Example:
-        >>> import bmjax
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> posterior = bmjax.posterior(X, y, intercept=True)
-        >>> type(posterior.mixture).__name__
-        'Mixture'
-    """
-
-    features: Int[Array, "*b u"]
-    probability: Float[Array, "*b t"]
-    inside: Bool[Array, "*b t u"]
-    mean: Float[Array, "*b t u"]
-    deviation: Float[Array, "*b t u"]
-    covariance: Float[Array, "*b u u"]
-    correlation: Float[Array, "*b u u"]
-    freedom: Float[Array, "*b"]
 
 
 class Posterior(NamedTuple):
@@ -166,23 +134,12 @@ class Posterior(NamedTuple):
             >>> lower, upper = bmjax.posterior(X, y, intercept=True).interval(0.9)
         """
         level = checked_level(level)
-        ends = np.zeros((2, *np.shape(self.coef)))
+        ends = (1 - level) / 2, (1 + level) / 2
+        lower, upper = np.zeros(np.shape(self.coef)), np.zeros(np.shape(self.coef))
         for place in np.ndindex(*np.shape(self.coef)[:-1]):
             one = on_host(self, place)
-            mixture, k = one.mixture, len(one.coef)
-            real = mixture.features < k
-            features = mixture.features[real]
-            for i, at in enumerate(((1 - level) / 2, (1 + level) / 2)):
-                ends[(i, *place, features)] = quantiles(
-                    at,
-                    one.probability[features],
-                    mixture.inside[:, real],
-                    mixture.probability,
-                    mixture.mean[:, real],
-                    mixture.deviation[:, real],
-                    float(mixture.freedom),
-                )
-        return ends[0], ends[1]
+            lower[place], upper[place] = (quantiles(at, one) for at in ends)
+        return lower, upper
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> jax.Array: ...
