@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 # answer `--help` and report mistakes without waiting for JAX.
 _HOMES = {
     "_fitting.batch": ("fit_batch",),
+    "_fitting.bootstrap": ("Bootstrap", "bootstrap"),
     "_fitting.fit": ("fit",),
-    "_fitting.resampling": ("Bootstrap", "StabilitySelection", "bootstrap", "stability_selection"),
+    "_fitting.stability": ("StabilitySelection", "stability_selection"),
     "_model.bound": ("log_evidence_bound", "lower_bound"),
     "_model.distributions": ("Logistic", "Student"),
     "_model.problem": ("Problem", "State"),
@@ -72,11 +73,11 @@ if TYPE_CHECKING:
     from bmjax import shrinkage as shrinkage
     from bmjax import simulate as simulate
     from bmjax._fitting.batch import fit_batch as fit_batch
+    from bmjax._fitting.bootstrap import Bootstrap as Bootstrap
+    from bmjax._fitting.bootstrap import bootstrap as bootstrap
     from bmjax._fitting.fit import fit as fit
-    from bmjax._fitting.resampling import Bootstrap as Bootstrap
-    from bmjax._fitting.resampling import StabilitySelection as StabilitySelection
-    from bmjax._fitting.resampling import bootstrap as bootstrap
-    from bmjax._fitting.resampling import stability_selection as stability_selection
+    from bmjax._fitting.stability import StabilitySelection as StabilitySelection
+    from bmjax._fitting.stability import stability_selection as stability_selection
     from bmjax._model.bound import log_evidence_bound as log_evidence_bound
     from bmjax._model.bound import lower_bound as lower_bound
     from bmjax._model.distributions import Logistic as Logistic
