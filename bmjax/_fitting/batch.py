@@ -22,6 +22,7 @@ from jaxtyping import Array
 
 from bmjax._checks import inputs, validate
 from bmjax._fitting.batch_units import near_zero, put_back, taken
+from bmjax._fitting.checking import checked
 from bmjax._fitting.dataset import (
     Outputs,
     Settings,
@@ -32,7 +33,7 @@ from bmjax._fitting.dataset import (
     with_room,
 )
 from bmjax._fitting.lanes import Chunk, find_starts, work_off, work_off_spread
-from bmjax._fitting.options import FitOptions, checked, takes_options
+from bmjax._fitting.options import FitOptions, takes_options
 from bmjax._fitting.ragged import groups as by_rung
 from bmjax._fitting.ragged import is_ragged
 from bmjax._model.options import Plan

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax._checks import inputs, validate
+from bmjax._fitting.checking import Checked, checked
 from bmjax._fitting.dataset import (
     Outputs,
     Settings,
@@ -24,7 +25,7 @@ from bmjax._fitting.dataset import (
     with_room,
 )
 from bmjax._fitting.host_units import Shape, enter_on_host
-from bmjax._fitting.options import Checked, FitOptions, checked, takes_options
+from bmjax._fitting.options import FitOptions, takes_options
 from bmjax._fitting.units import enter, leave
 from bmjax._model.options import Options
 from bmjax._model.working_set import gathered, spread

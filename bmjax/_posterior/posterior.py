@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from bmjax._checks import inputs, validate
-from bmjax._fitting.options import family_of
+from bmjax._fitting.checking import family_of
 from bmjax._io.progress_bar import progress_bar
 from bmjax._model.distributions import Student
 from bmjax._model.family import Family

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bmjax._checks import validate
-from bmjax._fitting.options import FitOptions, checked, takes_options
+from bmjax._fitting.checking import checked
+from bmjax._fitting.options import FitOptions, takes_options
 from bmjax._fitting.units import leave
 from bmjax._model.distributions import Student
 from bmjax._results.names import by_number
