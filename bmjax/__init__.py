@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 # answer `--help` and report mistakes without waiting for JAX.
 _HOMES = {
     "_fitting.batch": ("fit_batch",),
+    "_fitting.bootstrap": ("Bootstrap", "bootstrap"),
     "_fitting.fit": ("fit",),
-    "_fitting.resampling": ("Bootstrap", "StabilitySelection", "bootstrap", "stability_selection"),
+    "_fitting.stability": ("StabilitySelection", "stability_selection"),
     "_model.bound": ("log_evidence_bound", "lower_bound"),
     "_model.distributions": ("Logistic", "Student"),
-    "_model.problem": ("Problem", "State", "Status"),
+    "_model.problem": ("Problem", "State"),
+    "_model.status": ("Status",),
     "_model.steps": ("e_step", "g_step", "m_step", "prune"),
+    "_posterior.mixture": ("Mixture",),
     "_posterior.posterior": ("posterior",),
-    "_posterior.result": ("Mixture", "Posterior"),
+    "_posterior.result": ("Posterior",),
     "_results.names": ("Names",),
     "_results.refit": ("RefitResult",),
     "_results.parts": ("History", "LaneSteps", "Moments", "Starts", "Uncertainty"),
@@ -70,24 +73,24 @@ if TYPE_CHECKING:
     from bmjax import shrinkage as shrinkage
     from bmjax import simulate as simulate
     from bmjax._fitting.batch import fit_batch as fit_batch
+    from bmjax._fitting.bootstrap import Bootstrap as Bootstrap
+    from bmjax._fitting.bootstrap import bootstrap as bootstrap
     from bmjax._fitting.fit import fit as fit
-    from bmjax._fitting.resampling import Bootstrap as Bootstrap
-    from bmjax._fitting.resampling import StabilitySelection as StabilitySelection
-    from bmjax._fitting.resampling import bootstrap as bootstrap
-    from bmjax._fitting.resampling import stability_selection as stability_selection
+    from bmjax._fitting.stability import StabilitySelection as StabilitySelection
+    from bmjax._fitting.stability import stability_selection as stability_selection
     from bmjax._model.bound import log_evidence_bound as log_evidence_bound
     from bmjax._model.bound import lower_bound as lower_bound
     from bmjax._model.distributions import Logistic as Logistic
     from bmjax._model.distributions import Student as Student
     from bmjax._model.problem import Problem as Problem
     from bmjax._model.problem import State as State
-    from bmjax._model.problem import Status as Status
+    from bmjax._model.status import Status as Status
     from bmjax._model.steps import e_step as e_step
     from bmjax._model.steps import g_step as g_step
     from bmjax._model.steps import m_step as m_step
     from bmjax._model.steps import prune as prune
+    from bmjax._posterior.mixture import Mixture as Mixture
     from bmjax._posterior.posterior import posterior as posterior
-    from bmjax._posterior.result import Mixture as Mixture
     from bmjax._posterior.result import Posterior as Posterior
     from bmjax._results.names import Names as Names
     from bmjax._results.parts import History as History

@@ -26,15 +26,15 @@ from bmjax._drawing.panels import (
     axes_pair,
     checked_axes,
     draw_panels,
-    new_axes,
+    draw_shares,
     plain_log,
     row_axes,
     split_axes,
     vector,
 )
+from bmjax._drawing.posterior import probabilities, sizes
 from bmjax._drawing.style import DARK, GREY, KEPT, PALE, POINTS, Array
 from bmjax._fitting.fit import fit
-from bmjax._posterior.result import Posterior
 from bmjax._results.names import names_of
 from bmjax._results.refit import half_width
 from bmjax._results.result import Result
@@ -287,93 +287,9 @@ def stability(
     """
     frequencies = vector("selection", selection.frequencies)
     names = drawn_names(names, len(frequencies), getattr(selection, "names", None))
-    threshold = float(selection.threshold)
-    half, stable = 2 * np.asarray(selection.standard_errors), np.asarray(selection.stable)
-    ax, y, heights = row_axes(names, stable, ax, width=5.6)
-
-    ax.axvline(threshold, color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+    threshold, stable = float(selection.threshold), np.asarray(selection.stable)
+    rows, half = row_axes(names, stable, ax, width=5.6), 2 * np.asarray(selection.standard_errors)
+    ax = draw_shares(rows, frequencies, half, stable, threshold, ("not stable", "stable"))
     ax.set_title(f"stable from {threshold:.3g} on", fontsize=POINTS, color=DARK)
-    for group, colour, size, label in (
-        (~stable, GREY, 3, "not stable"),
-        (stable, KEPT, 5, "stable"),
-    ):
-        place, share, error = y[group], frequencies[group], half[group]
-        ax.barh(place, share, height=heights[group], color=colour, alpha=0.25)
-        ax.hlines(place, share - error, share + error, color=colour, linewidth=0.3 * size, zorder=3)
-        ax.plot(share, place, "o", color=colour, markersize=size, zorder=4, label=label)
-    ax.set(xlim=(-0.015, 1.03), xlabel="selection frequency, ± 2 standard errors")
-    return ax
-
-
-def probabilities(
-    posterior: Posterior, names: Iterable[str] | None = None, *, ax: Axes | None = None
-) -> Axes:
-    """Draw the probability of each feature, with two Monte Carlo errors to either side.
-
-    There is one row for each feature, the first on top; those more probable than not are coloured.
-    Of more than 40 features only these are named, and the rows of the others are narrower.
-
-    Args:
-        posterior: The result of `bmjax.posterior` for one dataset of k features.
-        names: k names. Default: x0, x1, ...
-        ax: The axes to draw into. Default: a new figure.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ValueError: If the posterior is of several datasets or there are not k names.
-
-    Example:
-        >>> import bmjax.plots
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> posterior = bmjax.posterior(X, y, intercept=True)
-        >>> ax = bmjax.plots.probabilities(posterior, names)
-    """
-    chance = vector("posterior", posterior.probability)
-    names = drawn_names(names, len(chance))
-    half, likely = 2 * np.asarray(posterior.probability_error), chance > 0.5
-    ax, y, heights = row_axes(names, likely, ax, width=5.6)
-    ax.axvline(0.5, color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
-    for group, colour, size, label in (
-        (~likely, GREY, 3, "less probable than not"),
-        (likely, KEPT, 5, "more probable than not"),
-    ):
-        place, share, error = y[group], chance[group], half[group]
-        ax.barh(place, share, height=heights[group], color=colour, alpha=0.25)
-        ax.hlines(place, share - error, share + error, color=colour, linewidth=0.3 * size, zorder=3)
-        ax.plot(share, place, "o", color=colour, markersize=size, zorder=4, label=label)
-    ax.set(xlim=(-0.015, 1.03), xlabel="probability that the feature acts")
-    return ax
-
-
-def sizes(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
-    """Draw the probability of each number of features, without those that are always in.
-
-    Args:
-        posterior: The result of `bmjax.posterior` for one dataset.
-        ax: The axes to draw into. Default: a new figure.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ValueError: If the posterior is of several datasets.
-
-    Example:
-        >>> import bmjax.plots
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> posterior = bmjax.posterior(X, y, intercept=True)
-        >>> ax = bmjax.plots.sizes(posterior)
-    """
-    chance = vector("posterior", posterior.size)
-    # Only up to the last size whose bar is visible.
-    shown = max(int(np.flatnonzero(chance > 1e-3).max(initial=0)) + 2, 2)
-    chance = chance[:shown]
-    if ax is None:
-        ax = new_axes(4.8, 3.2, 1)[0]
-    ax.bar(np.arange(len(chance)), chance, color=KEPT, width=0.8)
-    ax.set(xlabel="number of features that act", ylabel="probability", ylim=(0, None))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("selection frequency, ± 2 standard errors")
     return ax

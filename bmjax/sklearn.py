@@ -31,7 +31,6 @@ def __dir__() -> list[str]:
 
 
 try:
-    from sklearn.base import RegressorMixin
     from sklearn.utils.validation import validate_data as validate_data  # from version 1.6 on
 except ImportError as error:
     raise ModuleNotFoundError(
@@ -39,7 +38,7 @@ except ImportError as error:
     ) from error
 
 # Imported here, after scikit-learn has been found.
-from bmjax._fitting.estimator import TwoClasses  # noqa: E402
+from bmjax._fitting.estimator import Measured, TwoClasses  # noqa: E402
 from bmjax._fitting.selector import MaskingSelector  # noqa: E402
 from bmjax._posterior.estimator import (  # noqa: E402
     SupportPosteriorClassifier as SupportPosteriorClassifier,
@@ -49,7 +48,7 @@ from bmjax._posterior.estimator import (  # noqa: E402
 )
 
 
-class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
+class BayesianMaskingRegressor(Measured, MaskingSelector):
     """Sparse linear regression that selects features without shrinking those it keeps.
 
     This is `bmjax.fit` with the interface of scikit-learn; the parameters are described there. As a
@@ -167,30 +166,11 @@ class BayesianMaskingRegressor(RegressorMixin, MaskingSelector):
         self.noise_precision_ = self.result_.noise_precision[()]
         return self
 
-    def predict(
-        self, X: Any, return_std: bool = False
-    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """The mean of y at new samples, in the type of the fit.
-
-        Args:
-            X: (m, k) new samples.
-            return_std: Whether to return the standard deviation of y there as well; see
-                `bmjax.Result.predict`.
-
-        Returns:
-            (m,) predictions; with `return_std` a pair of predictions and standard deviations.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X does not have the columns of the fit.
-        """
-        X = self._new_samples(X)
-        mean = self._predictor(X)
-        if not return_std:
-            return mean
+    def _deviation(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The standard deviation of y at new samples."""
         with jax.enable_x64(True):
             result: Result = jax.tree.map(jnp.asarray, self.result_)
-            return mean, np.asarray(result.predict(X, return_std=True)[1])
+            return np.asarray(result.predict(X, return_std=True)[1])
 
 
 class BayesianMaskingClassifier(TwoClasses, MaskingSelector):

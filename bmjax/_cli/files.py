@@ -12,7 +12,7 @@ import bmjax
 from bmjax._cli.errors import shown
 from bmjax._cli.output import Report, notes
 from bmjax._results.prediction import noise_deviation
-from bmjax._results.saved import contents
+from bmjax._results.writing import contents
 
 
 def saved(report: Report, ending: str) -> bytes:

@@ -51,7 +51,5 @@ def _opened(path: str) -> Any:
 
 def drawn_names(names: Iterable[str] | None, k: int, known: Names | None = None) -> list[str]:
     """The names, cut to the longest that fits; those of the data if none are given."""
-    if names is None and known is not None:
-        names = known.features
-    full = feature_names(names, k)
+    full = feature_names(names, k, known)
     return [n if len(n) <= LONGEST else n[: LONGEST - 1] + "…" for n in full]

@@ -17,6 +17,7 @@ from bmjax._drawing.style import (
     FAINT,
     FEW,
     GREY,
+    KEPT,
     MOST_NAMES,
     NARROW,
     POINTS,
@@ -46,6 +47,38 @@ def row_axes(
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     return ax, y, 0.6 * heights
+
+
+def draw_shares(
+    rows: tuple[Axes, Array, Array],
+    shares: Array,
+    half: Array,
+    chosen: Array,
+    threshold: float,
+    labels: tuple[str, str],
+) -> Axes:
+    """Draw shares with bars of error and a threshold, into the rows that `row_axes` has made.
+
+    Args:
+        rows: The axes, and the rows' places and heights.
+        shares: Shares between 0 and 1.
+        half: Half the length of each bar of error.
+        chosen: Whether each feature is coloured.
+        threshold: The share at which a vertical line is drawn.
+        labels: Labels of the features that are not chosen, and of those that are.
+    """
+    ax, y, heights = rows
+    ax.axvline(threshold, color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+    for group, colour, size, label in (
+        (~chosen, GREY, 3, labels[0]),
+        (chosen, KEPT, 5, labels[1]),
+    ):
+        place, share, error = y[group], shares[group], half[group]
+        ax.barh(place, share, height=heights[group], color=colour, alpha=0.25)
+        ax.hlines(place, share - error, share + error, color=colour, linewidth=0.3 * size, zorder=3)
+        ax.plot(share, place, "o", color=colour, markersize=size, zorder=4, label=label)
+    ax.set_xlim(-0.015, 1.03)
+    return ax
 
 
 def split_axes(ax: Axes, share: float) -> Axes:

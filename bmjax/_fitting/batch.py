@@ -22,6 +22,7 @@ from jaxtyping import Array
 
 from bmjax._checks import inputs, validate
 from bmjax._fitting.batch_units import near_zero, put_back, taken
+from bmjax._fitting.checking import checked
 from bmjax._fitting.dataset import (
     Outputs,
     Settings,
@@ -32,7 +33,7 @@ from bmjax._fitting.dataset import (
     with_room,
 )
 from bmjax._fitting.lanes import Chunk, find_starts, work_off, work_off_spread
-from bmjax._fitting.options import FitOptions, checked, takes_options
+from bmjax._fitting.options import FitOptions, takes_options
 from bmjax._fitting.ragged import groups as by_rung
 from bmjax._fitting.ragged import is_ragged
 from bmjax._model.options import Plan
@@ -82,7 +83,7 @@ def fit_batch(
         y: (b, n) targets; or (n,) shared by all datasets if `sample_weights` is (b, n).
         sample_weights: As for `fit`, (b, n), or (n,) for all datasets. With rows of weight zero,
             datasets of different lengths can form one batch.
-        options: The options of a fit, by name, the same for all datasets.
+        options: Options are given by name, and are the same for all datasets.
         uncertainty: As for `fit`, but off by default, since it takes k x k numbers a dataset.
         width: Number of lanes side by side. Default: on a CPU 1, or more if a dataset is tiny; 512
             elsewhere.

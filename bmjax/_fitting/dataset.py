@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from bmjax._checks import inputs
-from bmjax._fitting.options import Checked
+from bmjax._fitting.checking import Checked
 from bmjax._model.family import informed, mean_predictor, predictor
 from bmjax._model.options import Frame, Options, Plan
 from bmjax._model.problem import Problem, State

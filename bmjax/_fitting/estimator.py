@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,7 +22,9 @@ class LinearSelector(SelectorMixin, BaseEstimator):
     """A linear model that, as a transformer, selects the features of `support_`."""
 
     coef_: NDArray[np.floating]
+    intercept_: float
     support_: NDArray[np.bool_]
+    n_features_in_: int
     feature_names_in_: NDArray[np.object_]
     unmasked: Any
     _encoding: Encoding | None
@@ -36,14 +38,16 @@ class LinearSelector(SelectorMixin, BaseEstimator):
         """The columns of the fit, from checked data."""
         return X if self._encoding is None else self._encoding.expanded(X)
 
+    def _names(self) -> Names | None:
+        """The names of the columns of X, if it had any."""
+        own = getattr(self, "feature_names_in_", None)
+        return None if own is None else Names(tuple(own))
+
     def _unmasked(self) -> Any:
         """The parameter `unmasked`, names of features replaced by their numbers."""
         if self.unmasked is None:
             return None
-        names = None
-        if hasattr(self, "feature_names_in_"):
-            names = Names(tuple(self.feature_names_in_))
-        chosen = numbers_of("unmasked", self.unmasked, names)
+        chosen = numbers_of("unmasked", self.unmasked, self._names())
         return chosen if self._encoding is None else self._encoding.chosen(chosen)
 
     def _training_data(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -96,6 +100,32 @@ class LinearSelector(SelectorMixin, BaseEstimator):
     def _get_support_mask(self) -> Any:
         check_is_fitted(self)
         return self.support_
+
+
+class Measured(RegressorMixin):
+    """Predictions of a regressor, a mixin for a `LinearSelector`."""
+
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """The mean of y at new samples, in the type of the fit.
+
+        Args:
+            X: (m, k) new samples.
+            return_std: Whether to return the standard deviation of y there as well; see `predict`
+                of `bmjax.Result` and `bmjax.Posterior`.
+
+        Returns:
+            (m,) predictions; with `return_std` a pair of predictions and standard deviations.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: Before `fit`.
+            ValueError: If X does not have the columns of the fit.
+        """
+        own: Any = self
+        X = own._new_samples(X)
+        mean = own._predictor(X)
+        return (mean, own._deviation(X)) if return_std else mean
 
 
 class TwoClasses(ClassifierMixin):

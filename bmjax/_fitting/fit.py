@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from bmjax._checks import inputs, validate
+from bmjax._fitting.checking import Checked, checked
 from bmjax._fitting.dataset import (
     Outputs,
     Settings,
@@ -24,7 +25,7 @@ from bmjax._fitting.dataset import (
     with_room,
 )
 from bmjax._fitting.host_units import Shape, enter_on_host
-from bmjax._fitting.options import Checked, FitOptions, checked, takes_options
+from bmjax._fitting.options import FitOptions, takes_options
 from bmjax._fitting.units import enter, leave
 from bmjax._model.options import Options
 from bmjax._model.working_set import gathered, spread
@@ -70,7 +71,7 @@ def fit(
             more distinct rows than features, their number limits the support). A fraction counts as
             that part of an observation, so the sum of the weights is the amount of data, and
             weights that are only relative should be scaled to a mean of one.
-        options: The options of a fit, by name.
+        options: Options are given by name.
         uncertainty: Whether to compute the covariance of the effects, for `standard_errors` and
             `predict(..., return_std=True)`.
         history: Whether to record each step of the solver in the fit that is returned: each

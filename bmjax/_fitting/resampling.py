@@ -1,4 +1,4 @@
-"""Dependence of a fit on the samples drawn: stability selection and the bootstrap.
+"""Fits to resamples, for the dependence of a fit on the samples drawn.
 
 A resample is a row of sample weights, so X is never copied and all resamples share one compiled
 program.
@@ -10,296 +10,32 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from bmjax._checks import inputs, validate
-from bmjax._checks.groups import group_labels
+from bmjax._checks import validate
 from bmjax._fitting.batch import fit_batch
 from bmjax._io.progress_bar import progress_bar
-from bmjax._model.groups import groups_of
-from bmjax._results.names import Names, by_number, names_of
-from bmjax._runtime.debugging import unwatched
 
 # Fits between two updates of the progress bar; a power of two, so that one shape is compiled.
 _CHUNK = 128
 
 
-class StabilitySelection(NamedTuple):
-    """The frequency with which fits to random halves of the samples keep each feature.
-
-    Attributes:
-        frequencies: Share of the fits that kept each feature.
-        standard_errors: Monte Carlo standard errors of the frequencies, from the spread between
-            pairs of complementary halves; they fall with the number of resamples, not of samples.
-        threshold: The lowest frequency at which a feature counts as stable.
-        stable: Whether the frequency of each feature is at or above the threshold.
-        average_size: Average number of features that a fit kept (q). Unmasked ones do not count,
-            and a group of columns counts as one.
-        expected_false: Bound on the expected number of stable features that a fit keeps no more
-            often than average, q^2 / ((2 threshold - 1) k), of k features that may be masked.
-        expected_false_unimodal: A sharper bound, valid if the distribution of the share of pairs
-            that agree on a feature is unimodal; NaN where the bound does not apply.
-        supports: The features that each fit kept; fits 2 i and 2 i + 1 are of complementary halves.
-        status: The code of `Status` with which each fit ended.
-        names: Names of the features and the target, if the data had any.
-
-    Example:
-        >>> import jax
-        >>> import bmjax
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> halves = bmjax.stability_selection(X, y, jax.random.key(0), 10, intercept=True)
-        >>> halves.supports.shape, halves.threshold
-        ((10, 10), 0.75)
-    """
-
-    frequencies: Float[Array, " k"]
-    standard_errors: Float[Array, " k"]
-    threshold: float
-    stable: Bool[Array, " k"]
-    average_size: float
-    expected_false: float
-    expected_false_unimodal: float
-    supports: Bool[np.ndarray, "resamples k"]
-    status: Any
-    names: Names | None = None
-
-    def __repr__(self) -> str:
-        """A summary in one line."""
-        fits, k = np.shape(self.supports)
-        often = int(np.sum(np.asarray(self.stable)))
-        return (
-            f"<bmjax.StabilitySelection: {often} of {k} features kept by {self.threshold:.0%} or "
-            f"more of {fits} fits>"
-        )
-
-
-class Bootstrap(NamedTuple):
-    """The effects, and their percentile intervals, of fits to samples drawn with replacement.
-
-    Attributes:
-        lower: Lower ends of the percentile intervals of `coef`.
-        upper: Upper ends of these intervals.
-        intercept_lower: Lower end of the interval of the intercept.
-        intercept_upper: Upper end of that interval.
-        level: Nominal coverage of the intervals.
-        standard_errors: Standard deviations of `coef` over the resamples.
-        frequencies: Share of the fits that kept each feature.
-        coef: Effects in each fit.
-        intercept: Intercept in each fit.
-        status: The code of `Status` with which each fit ended.
-        names: Names of the features and the target, if the data had any.
-
-    Example:
-        >>> import jax
-        >>> import bmjax
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> again = bmjax.bootstrap(X, y, jax.random.key(0), 20, intercept=True)
-        >>> again.level, again.frequencies.shape
-        (0.95, (10,))
-    """
-
-    lower: Float[np.ndarray, " k"]
-    upper: Float[np.ndarray, " k"]
-    intercept_lower: float
-    intercept_upper: float
-    level: float
-    standard_errors: Float[np.ndarray, " k"]
-    frequencies: Float[np.ndarray, " k"]
-    coef: Float[np.ndarray, "resamples k"]
-    intercept: Float[np.ndarray, " resamples"]
-    status: Any
-    names: Names | None = None
-
-    def __repr__(self) -> str:
-        """A summary in one line."""
-        fits, k = np.shape(self.coef)
-        return f"<bmjax.Bootstrap: {fits} fits of {k} features, intervals of {self.level:.0%}>"
-
-
-@unwatched
-def stability_selection(
-    X: ArrayLike,
-    y: ArrayLike,
-    key: jax.Array,
-    resamples: int = 100,
-    *,
-    threshold: float = 0.75,
-    progress: bool | None = None,
-    **options: Any,
-) -> StabilitySelection:
-    """Fit complementary random halves of the samples and count how often each feature is kept.
-
-    Args:
-        X: (n, k) features.
-        y: (n,) target.
-        key: A JAX random key.
-        resamples: Number of fits, even: each pair takes two halves that share no sample.
-        threshold: The lowest frequency at which a feature counts as stable, above 1/2.
-        progress: Whether to show progress on stderr, which needs rich. Default: if stderr is a
-            terminal and rich is installed.
-        options: Options of `fit_batch`, such as `intercept=True`; not `sample_weights`.
-
-    Returns:
-        The frequencies, the stable features, and bounds on the number expected by chance.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or there are fewer than four samples.
-
-    Reference:
-        Meinshausen and Buhlmann, "Stability selection", JRSS B, 2010; Shah and Samworth,
-        "Variable selection with error control: another look at stability selection", JRSS B, 2013.
-
-    Example:
-        >>> import jax
-        >>> import bmjax
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> halves = bmjax.stability_selection(X, y, jax.random.key(0), 10, intercept=True)
-        >>> halves.frequencies.shape, bool(halves.stable[names.index("bmi")])
-        ((10,), True)
-    """
-    names = names_of(X, y)
-    options = by_number(options, names)
-    X, y, _, dtype = inputs.on_host(X, y, None)
-    n, k = X.shape
-    resamples = validate.count("resamples", resamples, low=2)
-    if resamples % 2:
-        raise ValueError(f"resamples is {resamples}; halves come in pairs, so it must be even.")
-    if n < 4:
-        raise ValueError(f"X has {n} rows; half of them must be at least 2 samples.")
-    threshold = float(
-        validate.number("threshold", threshold, float, low=0.5, high=1, open_low=True)
-    )
-    pairs = resamples // 2
-
-    def halves(i: int) -> np.ndarray:
-        rng = _generator(key, i // 2)
-        order = rng.permutation(n)
-        half = order[: n // 2] if i % 2 == 0 else order[n // 2 : 2 * (n // 2)]
-        return np.bincount(half, minlength=n)
-
-    parts = _fits(X, y, halves, resamples, "stability selection", progress, options)
-    supports = np.concatenate([np.asarray(part.support) for part in parts])
-    frequencies = supports.mean(axis=0)
-    by_pair = supports.reshape(pairs, 2, k).mean(axis=1)
-    spread = by_pair.std(axis=0, ddof=1) if pairs > 1 else np.full(k, np.nan)
-    unmasked = options.get("unmasked")
-    maskable = np.ones(k, bool)
-    if unmasked is not None:
-        maskable = ~np.asarray(validate.chosen_features("unmasked", unmasked, k))
-    if options.get("groups") is not None:  # a group counts as one feature
-        groups = groups_of(group_labels("groups", options["groups"], k))
-        maskable &= True if groups is None else np.asarray(groups.first)
-    average, choices = supports[:, maskable].sum(axis=1).mean(), max(maskable.sum(), 1)
-    # A feature of frequency 3/4 after 100 fits is stable, whatever 3 * 25 / 100 rounds to.
-    stable = frequencies >= threshold - 1e-12
-    return StabilitySelection(
-        frequencies=jnp.asarray(frequencies, dtype),
-        standard_errors=jnp.asarray(spread / np.sqrt(pairs), dtype),
-        threshold=threshold,
-        stable=jnp.asarray(stable),
-        average_size=float(average),
-        expected_false=float(average**2 / ((2 * threshold - 1) * choices)),
-        expected_false_unimodal=_unimodal_bound(float(average), int(choices), threshold, pairs),
-        supports=supports,
-        status=np.concatenate([np.asarray(part.status) for part in parts]),
-        names=names,
-    )
-
-
-@unwatched
-def bootstrap(
-    X: ArrayLike,
-    y: ArrayLike,
-    key: jax.Array,
-    resamples: int = 1000,
-    *,
-    level: float = 0.95,
-    progress: bool | None = None,
-    **options: Any,
-) -> Bootstrap:
-    """Compute percentile intervals of the effects from fits to samples drawn with replacement.
-
-    A feature that is dropped has an effect of zero, so the intervals include the uncertainty of the
-    selection; the share of zeros is one minus `frequencies`.
-
-    Args:
-        X: (n, k) features.
-        y: (n,) target.
-        key: A JAX random key.
-        resamples: Number of fits.
-        level: Coverage of the intervals, between 0 and 1.
-        progress: As for `stability_selection`.
-        options: Options of `fit_batch`, such as `intercept=True`; not `sample_weights`.
-
-    Returns:
-        The intervals, and the effects of each fit.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
-
-    Reference:
-        Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
-
-    Example:
-        >>> import jax
-        >>> import bmjax
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> again = bmjax.bootstrap(X, y, jax.random.key(0), 20, intercept=True)
-        >>> bool(again.lower[2] < again.upper[2]), again.coef.shape
-        (True, (20, 10))
-    """
-    names = names_of(X, y)
-    options = by_number(options, names)
-    X, y, _, _ = inputs.on_host(X, y, None)
-    n = len(y)
-    resamples = validate.count("resamples", resamples, low=1)
-    validate.number("level", level, float, low=0, high=1, open_low=True)
-    level = float(level)  # as given, not as float32 rounds it
-
-    def drawn(i: int) -> np.ndarray:
-        return np.bincount(_generator(key, i).integers(0, n, n), minlength=n)
-
-    parts = _fits(X, y, drawn, resamples, "bootstrap", progress, options)
-    coef = np.concatenate([np.asarray(part.coef) for part in parts])
-    intercept = np.concatenate([np.asarray(part.intercept) for part in parts])
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    lower, upper = np.quantile(coef, ends, axis=0)
-    low, high = np.quantile(intercept, ends)
-    return Bootstrap(
-        lower=lower,
-        upper=upper,
-        intercept_lower=float(low),
-        intercept_upper=float(high),
-        level=level,
-        standard_errors=coef.std(axis=0),
-        frequencies=np.concatenate([np.asarray(part.support) for part in parts]).mean(axis=0),
-        coef=coef,
-        intercept=intercept,
-        status=np.concatenate([np.asarray(part.status) for part in parts]),
-        names=names,
-    )
-
-
-def _generator(key: jax.Array, i: int) -> np.random.Generator:
+def generator(key: jax.Array, i: int) -> np.random.Generator:
     """The random generator of draw i, which does not depend on the division into chunks."""
     return np.random.default_rng([*validate.key_words(key), i])
 
 
-class _Part(NamedTuple):
-    """The fields that are kept of the fits of a chunk."""
+class Fits(NamedTuple):
+    """The fields that are kept of the fits of all resamples."""
 
-    coef: Float[Array, "r k"]
-    intercept: Float[Array, " r"]
-    support: Bool[Array, "r k"]
-    status: Int[Array, " r"]
+    coef: Float[np.ndarray, "r k"]
+    intercept: Float[np.ndarray, " r"]
+    support: Bool[np.ndarray, "r k"]
+    status: Int[np.ndarray, " r"]
 
 
-def _fits(  # noqa: PLR0913 - what every resampling shares
+def fits_of_resamples(  # noqa: PLR0913 - what every resampling shares
     X: np.ndarray,
     y: np.ndarray,
     draw: Callable[[int], np.ndarray],
@@ -307,7 +43,7 @@ def _fits(  # noqa: PLR0913 - what every resampling shares
     title: str,
     progress: bool | None,
     options: dict[str, Any],
-) -> list[_Part]:
+) -> Fits:
     """The fits of all resamples, chunk by chunk, each with the sample weights drawn for it."""
     if "sample_weights" in options:
         raise TypeError(f"sample_weights cannot be given: they are what {title} draws.")
@@ -319,22 +55,6 @@ def _fits(  # noqa: PLR0913 - what every resampling shares
             rows = [draw(min(i, stop - 1)) for i in range(begin, begin + min(_CHUNK, resamples))]
             part = fit_batch(X, y, sample_weights=np.stack(rows), **options)
             real = slice(stop - begin)
-            parts.append(
-                _Part(part.coef[real], part.intercept[real], part.support[real], part.status[real])
-            )
+            parts.append([np.asarray(getattr(part, name))[real] for name in Fits._fields])
             report(title, stop - begin)
-    return parts
-
-
-def _unimodal_bound(q: float, k: int, threshold: float, pairs: int) -> float:
-    """Shah and Samworth's bound for a unimodal share of pairs that agree (their theorem 2)."""
-    theta = q / k
-    if theta > 1 / np.sqrt(3) or threshold < 0.5 + 1 / pairs:
-        return float("nan")
-    if threshold <= min(0.5 + theta**2, 0.5 + 1 / (2 * pairs) + 0.75 * theta**2):
-        return float("nan")
-    if threshold <= 0.75:
-        factor = 1 / (2 * (2 * threshold - 1 - 1 / (2 * pairs)))
-    else:
-        factor = 4 * (1 - threshold + 1 / (2 * pairs)) / (1 + 1 / pairs)
-    return float(factor * theta * q)
+    return Fits(*map(np.concatenate, zip(*parts, strict=True)))

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bmjax._fitting.estimator import LinearSelector, distinct_rows
 from bmjax._fitting.fit import fit
 from bmjax._fitting.ragged import filled, rung
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._results.names import Names
 from bmjax._results.result import Result
 from bmjax._solvers.accelerated import Accelerated
@@ -34,17 +34,12 @@ _UNFINISHED = (Status.MAX_STEPS, Status.STALLED, Status.NON_FINITE, Status.SEPAR
 class MaskingSelector(LinearSelector):
     """A linear model fitted by `bmjax.fit`, the base of the estimators of `bmjax.sklearn`."""
 
-    coef_: NDArray[np.floating]
-    intercept_: float
     inclusion_: NDArray[np.floating]
     weights_: NDArray[np.floating]
-    support_: NDArray[np.bool_]
     bound_: float
     n_iter_: int
     status_: Status
     result_: Result
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
 
     def __init__(  # noqa: PLR0913 - public options
         self,
@@ -98,11 +93,10 @@ class MaskingSelector(LinearSelector):
                 max_steps=self.max_steps,
                 **others,
             )
-        if hasattr(self, "feature_names_in_"):
-            names = tuple(self.feature_names_in_)
-            if self._encoding is not None:
-                names = self._encoding.names(names)
-            result = result._replace(names=Names(names))
+        names = self._names()
+        if self._encoding is not None:
+            names = Names(self._encoding.names(tuple(self.feature_names_in_)))
+        result = result._replace(names=names)
         self.result_ = result = jax.tree.map(np.asarray, result)
         self.coef_ = result.coef
         self.intercept_ = result.intercept[()]

@@ -1,4 +1,4 @@
-"""The data of a fit: the problem, the state of the iteration and its status.
+"""The data of a fit: the problem and the state of the iteration.
 
 The names of the quantities, here and everywhere else:
 
@@ -21,7 +21,6 @@ feature after another.
 """
 
 import math
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -29,6 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.groups import Groups
+from bmjax._model.status import Status as Status  # beside what it is the status of
 from bmjax._runtime.backend import Array, namespace, sigmoid
 
 
@@ -251,76 +251,6 @@ def smallest_variance(target_square: Float[Array, ""]) -> Float[Array, ""]:
     """The smallest noise variance that residuals of y can show in their floating-point type."""
     info = jnp.finfo(target_square.dtype)
     return namespace(target_square).maximum((8 * info.eps) ** 2 * target_square, 1e4 * info.tiny)
-
-
-class Status(IntEnum):
-    """The status of a fit, one code for each dataset. Its `message` explains it, with the remedy.
-
-    Attributes:
-        RUNNING: 0, the fit has not ended; also the code of moves that were not made.
-        CONVERGED: 1, every parameter is within the tolerance of its fixed point.
-        MAX_STEPS: 2, stopped at `max_steps` before it converged.
-        STALLED: 3, the bound no longer rises, or the remaining moves are below rounding.
-        EXACT_FIT: 4, the data are fitted to rounding error.
-        NON_FINITE: 5, NaN, infinity, or values whose squares the type cannot hold.
-        SEPARATED: 6, the features tell two outcomes apart without error.
-
-    Example:
-        >>> import bmjax
-        >>> fit = bmjax.fit(*bmjax.datasets.load_diabetes()[:2], intercept=True)
-        >>> bmjax.Status(int(fit.status)).name
-        'CONVERGED'
-        >>> bmjax.Status.MAX_STEPS.message.split(":")[0]
-        'Stopped at max_steps before it converged'
-    """
-
-    RUNNING = 0
-    CONVERGED = 1
-    MAX_STEPS = 2
-    STALLED = 3
-    EXACT_FIT = 4
-    NON_FINITE = 5
-    SEPARATED = 6
-
-    @property
-    def message(self) -> str:
-        """The status explained in a sentence or two."""
-        return _MESSAGES[self]
-
-
-_MESSAGES = {
-    Status.RUNNING: "The fit has not ended.",
-    Status.CONVERGED: (
-        "Every parameter is within the tolerance of its fixed point, as far as the floating-point "
-        "type can tell."
-    ),
-    Status.MAX_STEPS: (
-        "Stopped at max_steps before it converged: features may still be on their way to being "
-        "pruned. Raise max_steps or the tolerance."
-    ),
-    Status.STALLED: (
-        "Stopped without converging: the bound no longer rises, or the moves left are below the "
-        "resolution of the floating-point type. The best state found is returned. Lower the "
-        "learning rate, use another solver, or use float64."
-    ),
-    Status.EXACT_FIT: (
-        "The data are fitted to rounding error, so the noise precision is only a cap and the "
-        "bound cannot tell noise from signal. Expected for noiseless data; otherwise there are "
-        "too many features for the samples."
-    ),
-    Status.NON_FINITE: (
-        "The fit met NaN, infinity or values whose squares the floating-point type cannot hold. "
-        "Check X and y for missing or infinite entries; bring columns and y into units in which "
-        "they are neither huge nor tiny (or give standardize=True). The y of a logistic fit holds "
-        "0 and 1 only."
-    ),
-    Status.SEPARATED: (
-        "The kept features tell the two outcomes apart without error, so larger weights would "
-        "always fit better and there are no best ones; those returned are where the fit was "
-        "stopped. Expected where a feature is the outcome in disguise; otherwise there are too "
-        "many features for the samples."
-    ),
-}
 
 
 # A column that varies by no more than this many roundings of its mean counts as constant.

@@ -9,14 +9,13 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 
-from bmjax._fitting.estimator import TwoClasses
+from bmjax._fitting.estimator import Measured, TwoClasses
 from bmjax._model.distributions import Student
 from bmjax._posterior.selector import PosteriorSelector
 
 
-class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
+class SupportPosteriorRegressor(Measured, PosteriorSelector):
     """Linear regression averaged over all choices of features, by their probabilities.
 
     This is `bmjax.posterior` with the interface of scikit-learn; the parameters are described
@@ -107,28 +106,10 @@ class SupportPosteriorRegressor(RegressorMixin, PosteriorSelector):
         self._find(X, y, sample_weight, family=self.family, noise_precision=self.noise_precision)
         return self
 
-    def predict(
-        self, X: Any, return_std: bool = False
-    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """The mean of y at new samples over the whole posterior.
-
-        Args:
-            X: (m, k) new samples.
-            return_std: Whether to return the standard deviation of y there as well.
-
-        Returns:
-            (m,) predictions; with `return_std` a pair of predictions and standard deviations.
-
-        Raises:
-            sklearn.exceptions.NotFittedError: Before `fit`.
-            ValueError: If X does not have the columns of the fit.
-        """
-        X = self._new_samples(X)
-        mean = self._predictor(X)
-        if not return_std:
-            return mean
+    def _deviation(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The standard deviation of y at new samples."""
         with jax.enable_x64(True):
-            return mean, np.asarray(self.posterior_.predict(X, return_std=True)[1])
+            return np.asarray(self.posterior_.predict(X, return_std=True)[1])
 
 
 class SupportPosteriorClassifier(TwoClasses, PosteriorSelector):

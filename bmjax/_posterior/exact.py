@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.enumeration import Everything, enumerated
 from bmjax._posterior.found import Found, freedom_of
 from bmjax._posterior.mixture import Parts, parts_of

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.agreement import agreement
+from bmjax._posterior.given import Squared
 from bmjax._posterior.mixture import parts_of
 from bmjax._posterior.prior import LEAST_SHARE, Evidence
 from bmjax._posterior.sampling import BURN, STEPS, Plan, sampled
-from bmjax._posterior.sums import Sums
 from bmjax._runtime import ladder
 from bmjax._runtime.programs import PROGRAMS
 
@@ -84,27 +84,20 @@ def freedom_of(evidence: Evidence) -> float:
     return float("inf") if evidence.precision is not None else float(evidence.freedom)
 
 
-def found_by_chains(  # noqa: PLR0913 - what is sampled, and how
-    sums: Sums,
-    evidence: Evidence,
-    most: int,
-    words: list[int],
-    plan: Plan,
-    count: int,
-    report: Callable[[int], None],
+def found_by_chains(
+    squares: Squared, words: list[int], plan: Plan, count: int, report: Callable[[int], None]
 ) -> Found:
     """The posterior of a dataset by chains.
 
     Args:
-        sums: The sums of the dataset.
-        evidence: The evidence that judges a support.
-        most: Size of the largest support.
+        squares: The squared errors of the dataset, and the evidence that judges a support.
         words: The integers that seed the draws.
         plan: The number of chains and the rule that ends them.
         count: Largest number of supports to list.
         report: A function that is called with the number of steps made.
     """
-    kept = sampled(sums, evidence, most, words, plan, report)
+    sums, evidence, _ = squares
+    kept = sampled(squares, words, plan, report)
     rounds = len(kept.tallies)
     burn = -(-rounds // BURN)
     end = agreement(kept, burn)

@@ -1,9 +1,10 @@
 """A dataset as given, and the squared errors that judge its supports."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bmjax._checks import inputs
 from bmjax._posterior.prior import Evidence, evidence_of, log_size_prior
 from bmjax._posterior.sums import Sums, sums_of
 from bmjax._selection.neighbours import most_features
@@ -29,6 +30,42 @@ class Given(NamedTuple):
     intercept: bool
     precision: float | None
     finite: bool
+
+
+class Data(NamedTuple):
+    """Checked data, one dataset or several."""
+
+    X: np.ndarray
+    y: np.ndarray
+    counts: np.ndarray | None
+    dtype: Any
+
+
+def checked_data(X: Any, y: Any, sample_weights: Any) -> Data:
+    shape = np.shape(y)
+    if len(np.shape(X)) == 3 or (len(shape) == 2 and shape[1] > 1):
+        features, target, counts, dtype = inputs.batch(X, y, sample_weights)
+    else:
+        features, target, counts, dtype = inputs.on_host(X, y, sample_weights)
+    counts = None if counts is None else np.asarray(counts)
+    return Data(np.asarray(features), np.asarray(target), counts, dtype)
+
+
+def given_of(
+    data: Data, i: int, intercept: bool, always: np.ndarray, precision: float | None
+) -> Given:
+    """The dataset of number i, without rows of weight zero."""
+    several = data.y.ndim == 2
+    X = data.X[i] if data.X.ndim == 3 else data.X
+    y = data.y[i] if several else data.y
+    counts = data.counts[i] if several and data.counts is not None else data.counts
+    present = slice(None) if counts is None or np.all(counts > 0) else counts > 0
+    X, y = X[present], y[present]
+    counts = np.ones(len(y)) if counts is None else np.asarray(counts[present], float)
+    finite = bool(np.isfinite(X).all() and np.isfinite(y).all())
+    if not finite:  # one of several: its own result is NaN, the others are unaffected
+        X, y = np.zeros_like(X, float), np.zeros_like(y, float)
+    return Given(X, y, counts, always, intercept, precision, finite)
 
 
 class Squared(NamedTuple):

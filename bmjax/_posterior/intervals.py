@@ -1,39 +1,31 @@
 """Quantiles of a mixture of Student's t distributions and a mass at zero."""
 
+from typing import Any
+
 import numpy as np
 import scipy.special
 
 _HALVINGS = 60
 
 
-def quantiles(  # noqa: PLR0913 - one posterior, by support and feature
-    at: float,
-    probability: np.ndarray,
-    inside: np.ndarray,
-    weight: np.ndarray,
-    mean: np.ndarray,
-    deviation: np.ndarray,
-    freedom: float,
-) -> np.ndarray:
-    """The quantile of each effect, (u,).
+def quantiles(at: float, posterior: Any) -> np.ndarray:
+    """The quantile of the effect of each feature, (k,).
 
     Args:
         at: Probability of the quantile, between 0 and 1.
-        probability: (u,) probability that each feature is in; the rest is the mass at zero.
-        inside: (t, u) whether each feature is in each support.
-        weight: (t,) probability of each support.
-        mean: (t, u) mean of each effect given the support.
-        deviation: (t, u) standard deviation of each effect given the support.
-        freedom: Degrees of freedom, infinite for normal effects.
+        posterior: The `Posterior` of one dataset, in NumPy arrays.
     """
-    found = np.zeros(len(probability))
-    share = np.where(inside, weight[:, None], 0)
-    total = share.sum(axis=0)
+    found = np.zeros(len(posterior.coef))
+    mixture, freedom = posterior.mixture, float(posterior.mixture.freedom)
+    real = mixture.features < len(found)
+    features = mixture.features[real]
+    share = np.where(mixture.inside[:, real], mixture.probability[:, None], 0)
+    total, probability = share.sum(axis=0), posterior.probability[features]
     some = (total > 0) & (probability > 0)
     if not some.any():
         return found
-    share = share[:, some] / total[some]
-    mean, deviation, p = mean[:, some], deviation[:, some], probability[some]
+    share, p = share[:, some] / total[some], probability[some]
+    mean, deviation = (a[:, real][:, some] for a in (mixture.mean, mixture.deviation))
     shrink = np.sqrt((freedom - 2) / freedom) if 2 < freedom < np.inf else 1.0
     scale = np.where(deviation > 0, deviation * shrink, 1)
 
@@ -53,5 +45,5 @@ def quantiles(  # noqa: PLR0913 - one posterior, by support and feature
         middle = (low + high) / 2
         less = below(middle) < wanted
         low, high = np.where(less, middle, low), np.where(less, high, middle)
-    found[some] = np.where(moved, (low + high) / 2, 0)
+    found[features[some]] = np.where(moved, (low + high) / 2, 0)
     return found

@@ -4,11 +4,44 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bmjax._posterior.prior import Evidence, judged
 from bmjax._posterior.sweep import augmented, swept_to
 from bmjax._runtime.backend import Array
+
+
+class Mixture(NamedTuple):
+    """The posterior as a mixture of listed supports, over the u features that are in any of them.
+
+    Attributes:
+        features: Numbers of these features; k for an empty place.
+        probability: Probability of each support, the most probable first. If there are more
+            supports than are listed, the others are missing from the sum after enumeration, and are
+            represented by the last ones after chains. Zero, with no features, for an empty place.
+        inside: Whether each feature is in each support.
+        mean: Mean of the effects given each support, zero where a feature is out.
+        deviation: Standard deviation of the effects given each support.
+        covariance: Covariance of the effects over all supports, the choice of support included.
+        correlation: Correlation of the columns projected off the level and features always in.
+        freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
+
+    Example:
+        >>> import bmjax
+        >>> X, y, names = bmjax.datasets.load_diabetes()
+        >>> posterior = bmjax.posterior(X, y, intercept=True)
+        >>> type(posterior.mixture).__name__
+        'Mixture'
+    """
+
+    features: Int[Array, "*b u"]
+    probability: Float[Array, "*b t"]
+    inside: Bool[Array, "*b t u"]
+    mean: Float[Array, "*b t u"]
+    deviation: Float[Array, "*b t u"]
+    covariance: Float[Array, "*b u u"]
+    correlation: Float[Array, "*b u u"]
+    freedom: Float[Array, "*b"]
 
 
 class Parts(NamedTuple):

@@ -12,13 +12,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from bmjax._checks import inputs, validate
-from bmjax._fitting.options import family_of
+from bmjax._fitting.checking import family_of
 from bmjax._io.progress_bar import progress_bar
 from bmjax._model.distributions import Student
 from bmjax._model.family import Family
 from bmjax._posterior.exact import enumerated_all
 from bmjax._posterior.found import found_by_chains
-from bmjax._posterior.given import Given, Squared, squared
+from bmjax._posterior.given import Given, Squared, checked_data, given_of, squared
 from bmjax._posterior.reference import Reference, reference
 from bmjax._posterior.result import Posterior
 from bmjax._posterior.reweighted import chains_reweighted, judged, reweighted
@@ -150,7 +150,7 @@ def posterior(  # noqa: PLR0913 - public options
         distribution = jax.tree.map(partial(np.asarray, dtype=float), distribution)
         names = names_of(X, y)
         words = validate.key_words(jax.random.key(0) if key is None else key)
-        data = _data(X, y, sample_weights)
+        data = checked_data(X, y, sample_weights)
         several = data.y.ndim == 2
         inputs.outcomes(distribution, data.y, data.counts, batch=several)
         k = data.X.shape[-1]
@@ -176,20 +176,11 @@ def posterior(  # noqa: PLR0913 - public options
             np.errstate(all="ignore"),
             one_blas_thread(),
         ):
-            given = [_given(data, i, intercept, always, precision) for i in range(number)]
+            given = [given_of(data, i, intercept, always, precision) for i in range(number)]
             asked = _Asked(distribution, words, plan, count, every, several)
             fields = _posteriors(given, asked, partial(bar, title))
         whole = stacked(fields, k) if several else fields[0]
         return jax.tree.map(partial(_as_seen, data.dtype), whole._replace(names=names))
-
-
-class _Data(NamedTuple):
-    """Checked data, one dataset or several."""
-
-    X: np.ndarray
-    y: np.ndarray
-    counts: np.ndarray | None
-    dtype: Any
 
 
 def _chains(chains: Any) -> int:
@@ -197,33 +188,6 @@ def _chains(chains: Any) -> int:
     if number % GROUP:
         raise ValueError(f"chains is {number}; it must be a multiple of {GROUP}.")
     return number
-
-
-def _data(X: Any, y: Any, sample_weights: Any) -> _Data:
-    shape = np.shape(y)
-    if len(np.shape(X)) == 3 or (len(shape) == 2 and shape[1] > 1):
-        features, target, counts, dtype = inputs.batch(X, y, sample_weights)
-    else:
-        features, target, counts, dtype = inputs.on_host(X, y, sample_weights)
-    counts = None if counts is None else np.asarray(counts)
-    return _Data(np.asarray(features), np.asarray(target), counts, dtype)
-
-
-def _given(
-    data: _Data, i: int, intercept: bool, always: np.ndarray, precision: float | None
-) -> Given:
-    """The dataset of number i, without rows of weight zero."""
-    several = data.y.ndim == 2
-    X = data.X[i] if data.X.ndim == 3 else data.X
-    y = data.y[i] if several else data.y
-    counts = data.counts[i] if several and data.counts is not None else data.counts
-    present = slice(None) if counts is None or np.all(counts > 0) else counts > 0
-    X, y = X[present], y[present]
-    counts = np.ones(len(y)) if counts is None else np.asarray(counts[present], float)
-    finite = bool(np.isfinite(X).all() and np.isfinite(y).all())
-    if not finite:  # one of several: its own result is NaN, the others are unaffected
-        X, y = np.zeros_like(X, float), np.zeros_like(y, float)
-    return Given(X, y, counts, always, intercept, precision, finite)
 
 
 class _Asked(NamedTuple):
@@ -267,7 +231,7 @@ def _posteriors(
         found = [
             chains_reweighted(one, words, asked.plan, asked.supports, report)
             if isinstance(one, Reference)
-            else found_by_chains(*one, words, asked.plan, asked.supports, report)
+            else found_by_chains(one, words, asked.plan, asked.supports, report)
             for one, words in zip(near, draws, strict=True)
         ]
     results = []

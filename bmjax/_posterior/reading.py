@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from bmjax._checks import validate
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._results.summary import feature_frame, page, table_text
 
 _ALIKE = 0.5  # least correlation of columns in one credible set

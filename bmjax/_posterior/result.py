@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bmjax._checks import inputs, validate
-from bmjax._model.problem import Status
+from bmjax._checks import validate
+from bmjax._model.status import Status
 from bmjax._posterior.intervals import quantiles
+from bmjax._posterior.mixture import Mixture
 from bmjax._posterior.reading import (
     PosteriorSummary,
     checked_level,
@@ -20,44 +21,12 @@ from bmjax._posterior.reading import (
     on_host,
     selected,
 )
-from bmjax._results.names import Names, feature_names, in_order
+from bmjax._results.names import Names, feature_names
+from bmjax._results.prediction import centred_predictor
 from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
 
 jax.tree_util.register_static(Names)  # so that the leaves of a posterior with names are arrays only
-
-
-class Mixture(NamedTuple):
-    """The posterior as a mixture of listed supports, over the u features that are in any of them.
-
-    Attributes:
-        features: Numbers of these features; k for an empty place.
-        probability: Probability of each support, the most probable first. If there are more
-            supports than are listed, the others are missing from the sum after enumeration, and are
-            represented by the last ones after chains. Zero, with no features, for an empty place.
-        inside: Whether each feature is in each support.
-        mean: Mean of the effects given each support, zero where a feature is out.
-        deviation: Standard deviation of the effects given each support.
-        covariance: Covariance of the effects over all supports, the choice of support included.
-        correlation: Correlation of the columns projected off the level and features always in.
-        freedom: Degrees of freedom of the effects given a support; infinite if the noise is known.
-
-    Example:
-        >>> import bmjax
-        >>> X, y, names = bmjax.datasets.load_diabetes()
-        >>> posterior = bmjax.posterior(X, y, intercept=True)
-        >>> type(posterior.mixture).__name__
-        'Mixture'
-    """
-
-    features: Int[Array, "*b u"]
-    probability: Float[Array, "*b t"]
-    inside: Bool[Array, "*b t u"]
-    mean: Float[Array, "*b t u"]
-    deviation: Float[Array, "*b t u"]
-    covariance: Float[Array, "*b u u"]
-    correlation: Float[Array, "*b u u"]
-    freedom: Float[Array, "*b"]
 
 
 class Posterior(NamedTuple):
@@ -165,23 +134,12 @@ class Posterior(NamedTuple):
             >>> lower, upper = bmjax.posterior(X, y, intercept=True).interval(0.9)
         """
         level = checked_level(level)
-        ends = np.zeros((2, *np.shape(self.coef)))
+        ends = (1 - level) / 2, (1 + level) / 2
+        lower, upper = np.zeros(np.shape(self.coef)), np.zeros(np.shape(self.coef))
         for place in np.ndindex(*np.shape(self.coef)[:-1]):
             one = on_host(self, place)
-            mixture, k = one.mixture, len(one.coef)
-            real = mixture.features < k
-            features = mixture.features[real]
-            for i, at in enumerate(((1 - level) / 2, (1 + level) / 2)):
-                ends[(i, *place, features)] = quantiles(
-                    at,
-                    one.probability[features],
-                    mixture.inside[:, real],
-                    mixture.probability,
-                    mixture.mean[:, real],
-                    mixture.deviation[:, real],
-                    float(mixture.freedom),
-                )
-        return ends[0], ends[1]
+            lower[place], upper[place] = (quantiles(at, one) for at in ends)
+        return lower, upper
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> jax.Array: ...
@@ -213,18 +171,12 @@ class Posterior(NamedTuple):
         Example:
             >>> mean, std = bmjax.posterior(X, y, intercept=True).predict(X, return_std=True)
         """
-        coef = jnp.asarray(self.coef)
-        k = coef.shape[-1]
-        X = inputs.samples(in_order(X, self.names), k, coef.dtype, values=coef.ndim == 1)
-        X = jnp.broadcast_to(X, (*coef.shape[:-1], *X.shape[-2:]))
-        away = X - self.center[..., None, :]
-        level = self.intercept + jnp.sum(self.center * coef, axis=-1)
-        mean = level[..., None] + jnp.einsum("...nk,...k->...n", away, coef)
+        away, mean = centred_predictor(self, X)
         wanted = validate.flag("return_std", return_std)
         if not wanted and (self.family is None or self.family.has_units):
             return mean
         features = jnp.asarray(self.mixture.features)
-        at = jnp.minimum(features, k - 1)[..., None, :]
+        at = jnp.minimum(features, away.shape[-1] - 1)[..., None, :]
         chosen = jnp.take_along_axis(
             away, jnp.broadcast_to(at, (*away.shape[:-1], at.shape[-1])), -1
         )
@@ -323,9 +275,8 @@ class Posterior(NamedTuple):
         self._one("summary")
         one = on_host(self, ())
         lower, upper = self.interval(0.95)
-        if names is None and self.names is not None:
-            names = self.names.features
-        return PosteriorSummary.of(one, feature_names(names, len(one.coef)), lower, upper)
+        names = feature_names(names, len(one.coef), self.names)
+        return PosteriorSummary.of(one, names, lower, upper)
 
     def to_pandas(self, names: Sequence[str] | None = None) -> Any:
         """The features as a `pandas.DataFrame`; see `summary`.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.agreement import few_of
 from bmjax._posterior.found import Found, Held, found_by_chains
 from bmjax._posterior.given import Squared
@@ -74,7 +74,7 @@ def chains_reweighted(
         report: A function that is called with the number of steps made.
     """
     fewest = plan._replace(max_steps=0)
-    pilot = found_by_chains(*near.squared, words, fewest, count, report)
+    pilot = found_by_chains(near.squared, words, fewest, count, report)
     _, worth = _judged(pilot, near)
     squares = _tilted(pilot, worth, near)
     ratio = _ratio(pilot, worth)
@@ -83,7 +83,7 @@ def chains_reweighted(
     allowed = plan.tolerance * float(np.clip(share, 0.3, _OF_CHAINS))
     while True:
         own = plan._replace(tolerance=allowed)
-        by_squares = found_by_chains(*squares, words, own, max(count, judged(len(near.y))), report)
+        by_squares = found_by_chains(squares, words, own, max(count, judged(len(near.y))), report)
         found = reweighted(by_squares, near, count, plan.tolerance)
         worst = float(np.max(found.error, initial=0))
         if worst <= plan.tolerance or by_squares.status == Status.MAX_STEPS:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bmjax._posterior.agreement import Kept, agreement
 from bmjax._posterior.chains import Ground, Table, Tally, tabulated
-from bmjax._posterior.prior import Evidence
+from bmjax._posterior.given import Squared
 from bmjax._posterior.start import starting_support
 from bmjax._posterior.sums import Sums
 from bmjax._posterior.working_set import at_large, drawn, log_chance, round_of_steps
@@ -60,24 +60,16 @@ class Plan(NamedTuple):
     max_steps: int
 
 
-def sampled(
-    sums: Sums,
-    evidence: Evidence,
-    most: int,
-    words: list[int],
-    plan: Plan,
-    report: Callable[[int], None],
-) -> Kept:
+def sampled(squares: Squared, words: list[int], plan: Plan, report: Callable[[int], None]) -> Kept:
     """Run the chains of a dataset until they agree; return their record.
 
     Args:
-        sums: The sums of the dataset.
-        evidence: The evidence that judges a support.
-        most: Size of the largest support.
+        squares: The squared errors of the dataset, and the evidence that judges a support.
         words: The integers that seed the draws.
         plan: The number of chains and the rule that ends them.
         report: A function that is called with the number of steps made.
     """
+    sums, evidence, most = squares
     f = len(sums.columns)
     generator = np.random.default_rng([*words, 1])
     begin, least = starting_support(sums, evidence, most)
@@ -186,18 +178,8 @@ class _Run:
         anchors = np.pad(self.anchors, (0, self.width - f))[None].repeat(len(inside), 0)
 
         def work(group: slice) -> Any:
-            found = PROGRAMS.call(
-                round_of_steps,
-                self.gram,
-                self.slope,
-                inside[group],
-                self.ground,
-                nowhere[group],
-                anchors[group],
-                keys[group],
-                static={"steps": STEPS},
-            )
-            return jax.tree.map(np.asarray, found)
+            own = inside[group], self.ground, nowhere[group], anchors[group], keys[group]
+            return _called(round_of_steps, self.gram, self.slope, *own, steps=STEPS)
 
         inside, tally, visits = _joined(in_groups(work))
         tally = Tally(np.repeat(tally.time[:, None], f, 1), *(t[:, :f] for t in tally[1:]))
@@ -213,8 +195,7 @@ class _Run:
         ).astype(np.int32)
 
         def look(group: slice) -> Any:
-            found = PROGRAMS.call(at_large, columns, target, at[group], self.ground, static={})
-            return jax.tree.map(np.asarray, found)
+            return _called(at_large, columns, target, at[group], self.ground)
 
         around, fits = _joined(in_groups(look))
         # In the first rounds the core holds the features that fit in best; then it stays fixed.
@@ -231,19 +212,10 @@ class _Run:
         anchors = self.anchors[sets]
 
         def work(group: slice) -> Any:
-            own = columns[sets[group]]
-            found = PROGRAMS.call(
-                round_of_steps,
-                own @ own.transpose(0, 2, 1),
-                own @ target,
-                inside[group],
-                self.ground,
-                elsewhere[group],
-                anchors[group],
-                keys[group],
-                static={"steps": STEPS},
-            )
-            return jax.tree.map(np.asarray, found)
+            chosen = columns[sets[group]]
+            gram, slope = chosen @ chosen.transpose(0, 2, 1), chosen @ target
+            own = inside[group], self.ground, elsewhere[group], anchors[group], keys[group]
+            return _called(round_of_steps, gram, slope, *own, steps=STEPS)
 
         _, tally, visits = _joined(in_groups(work))
         full = Tally(np.ones((chains, f)), *(np.array(a) for a in around[1:]))
@@ -272,6 +244,11 @@ class _Run:
             if len(outside) > room:
                 own[self.generator.choice(outside, len(outside) - room, replace=False)] = False
         return supports
+
+
+def _called(function: Callable[..., Any], *arrays: Any, **static: Any) -> Any:
+    """The results of a compiled function as NumPy arrays."""
+    return jax.tree.map(np.asarray, PROGRAMS.call(function, *arrays, static=static))
 
 
 def _filled(gram: np.ndarray, width: int) -> np.ndarray:

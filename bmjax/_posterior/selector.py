@@ -15,10 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from bmjax._checks import validate
 from bmjax._fitting.categories import encoding_of
 from bmjax._fitting.estimator import LinearSelector, distinct_rows
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.posterior import posterior
 from bmjax._posterior.result import Posterior
-from bmjax._results.names import Names
 
 _WORDS = {
     Status.MAX_STEPS: "The chains do not agree: raise max_steps or the tolerance.",
@@ -32,13 +31,8 @@ _WORDS = {
 class PosteriorSelector(LinearSelector):
     """A linear model averaged over supports, the base of estimators of `bmjax.sklearn`."""
 
-    coef_: NDArray[np.floating]
-    intercept_: float
     probability_: NDArray[np.floating]
-    support_: NDArray[np.bool_]
     posterior_: Posterior
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
 
     def __init__(  # noqa: PLR0913 - public options
         self,
@@ -99,8 +93,7 @@ class PosteriorSelector(LinearSelector):
                 progress=False,
                 **others,
             )
-        if hasattr(self, "feature_names_in_"):
-            found = found._replace(names=Names(tuple(self.feature_names_in_)))
+        found = found._replace(names=self._names())
         self.support_ = found.select(self.fdr)
         self.posterior_ = found = jax.tree.map(np.asarray, found)
         self.coef_ = found.coef

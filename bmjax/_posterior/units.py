@@ -3,9 +3,10 @@
 import jax
 import numpy as np
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._posterior.found import Found, Held
-from bmjax._posterior.result import Mixture, Posterior
+from bmjax._posterior.mixture import Mixture
+from bmjax._posterior.result import Posterior
 from bmjax._posterior.sums import Sums
 
 

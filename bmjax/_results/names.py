@@ -120,12 +120,16 @@ def _label(y: Any) -> str | None:
     return None if label is None or label == "" else str(label)
 
 
-def feature_names(names: Iterable[str] | None, k: int) -> tuple[str, ...]:
-    """Names of k features; x0, x1, ... if none are given.
+def feature_names(
+    names: Iterable[str] | None, k: int, known: Names | None = None
+) -> tuple[str, ...]:
+    """Names of k features: those given, those of the data, or x0, x1, ...
 
     Raises:
         ValueError: If there are not k names.
     """
+    if names is None and known is not None:
+        names = known.features
     if names is None:
         return tuple(f"x{i}" for i in range(k))
     if isinstance(names, str):

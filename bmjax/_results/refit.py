@@ -109,8 +109,6 @@ class RefitResult:
         Raises:
             ValueError: If there are not k names.
         """
-        if names is None and self.names is not None:
-            names = self.names.features
         facts = {}
         if self.names is not None and self.names.target is not None:
             facts["target"] = self.names.target
@@ -125,7 +123,7 @@ class RefitResult:
             "AIC, BIC": f"{self.aic:.6g}, {self.bic:.6g}",
         }
         return RefitSummary(
-            names=feature_names(names, len(self.coef)),
+            names=feature_names(names, len(self.coef), self.names),
             coef=self.coef,
             standard_errors=self.standard_errors,
             t=self.t,

@@ -1,15 +1,9 @@
-"""Saving and loading of fits: a versioned format without pickle, readable by other programs.
-
-`.json` is text, with enough digits to restore each number to the bit; `.npz` is NumPy's archive,
-for fits of very many features. Both hold the same content: fields by name, such as `starts.score`,
-the version of the format and the names of the features.
-"""
+"""Saving and loading of fits; see `writing` for the format of the file."""
 
 from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import zipfile
 import zlib
@@ -20,17 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bmjax._io.files import write_whole
 from bmjax._model.distributions import FAMILIES
 from bmjax._results.names import Names
-from bmjax._results.parts import History, LaneSteps, Moments, Starts, Uncertainty
+from bmjax._results.parts import LaneSteps
 from bmjax._results.result import Result
+from bmjax._results.writing import FORMAT, PARTS, VERSION, write
 from bmjax._runtime.debugging import unwatched
 
-FORMAT = "bmjax fit"
-# Version of the format: 2 if a family or groups are written, which a reader of 1 does not know.
-VERSION = 2
-_ENDINGS = (".json", ".npz")
 # Exceptions that reading a damaged file, or one of another kind, may raise.
 _TROUBLE = (
     ValueError,
@@ -42,14 +32,6 @@ _TROUBLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# Fields that are themselves tuples of arrays.
-_PARTS: dict[str, type[Any]] = {
-    "starts": Starts,
-    "uncertainty": Uncertainty,
-    "history": History,
-    "lane_steps": LaneSteps,
-    "moments": Moments,
-}
 
 
 class Saved(NamedTuple):
@@ -86,8 +68,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(result, Result):
         raise TypeError(f"result is {type(result).__name__}; give what bmjax.fit returned.")
-    place = Path(path)
-    write_whole(place.resolve(), contents(result, _ending(place)))
+    write(result, path)
 
 
 @unwatched
@@ -118,44 +99,6 @@ def load(path: str | os.PathLike[str]) -> Result:
     """
     result = read(path).result
     return jax.tree.map(jnp.asarray, result)._replace(lane_steps=result.lane_steps)
-
-
-def contents(result: Result, ending: str, extra: dict[str, Any] | None = None) -> bytes:
-    """The contents of the file of a fit, as bytes.
-
-    Args:
-        result: The fit.
-        ending: `.json` or `.npz`.
-        extra: Further entries, of JSON's own types, with keys that the format does not use.
-    """
-    arrays = {name: np.asarray(leaf) for name, leaf in _leaves(result)}
-    names = result.names
-    head = {
-        "format": FORMAT,
-        "version": 1 if result.family is None and result.groups is None else 2,
-        **(extra or {}),
-        "names": None if names is None else {"features": names.features, "target": names.target},
-    }
-    if result.family is not None:
-        head["family"] = result.family.name
-    if result.groups is not None:
-        head["groups"] = result.groups
-    if ending == ".npz":
-        buffer = io.BytesIO()
-        arrays["about"] = np.asarray(json.dumps(head))
-        np.savez_compressed(buffer, **arrays)  # pyright: ignore[reportArgumentType]
-        return buffer.getvalue()
-    head["fit"] = {
-        name: {"dtype": array.dtype.name, "shape": array.shape, "values": _plain(array.tolist())}
-        for name, array in arrays.items()
-    }
-    # Each array is one line, so that a fit of many features does not take thousands of lines.
-    fields = head.pop("fit")
-    text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
-    lines = ",\n".join(f"    {json.dumps(n)}: {json.dumps(v)}" for n, v in fields.items())
-    text = text.removesuffix("\n}") + f',\n  "fit": {{\n{lines}\n  }}\n}}\n'
-    # Invalid characters in the name of the data's file become escapes, which JSON reads back.
-    return text.encode(errors="backslashreplace")
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -202,27 +145,6 @@ def _text(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return head, {name: _array(field) for name, field in fields.items()}
 
 
-def _ending(place: Path) -> str:
-    ending = place.suffix.lower()
-    if ending not in _ENDINGS:
-        raise ValueError(f"path is {os.fspath(place)}; its name must end in .json or .npz.")
-    return ending
-
-
-def _leaves(result: Result) -> list[tuple[str, Any]]:
-    """The arrays of a result by name."""
-    leaves = []
-    for name, value in vars(result).items():
-        if name in ("names", "groups") or value is None:
-            continue
-        if name in _PARTS or name == "family":
-            pairs = zip(value._fields, value, strict=True)
-            leaves += [(f"{name}.{part}", leaf) for part, leaf in pairs if leaf is not None]
-        else:
-            leaves.append((name, value))
-    return leaves
-
-
 def _assembled(
     arrays: dict[str, np.ndarray], names: dict[str, Any] | None, family: str | None
 ) -> Result:
@@ -242,18 +164,11 @@ def _assembled(
         if name == "lane_steps":
             fields[name] = LaneSteps(**{key: int(value) for key, value in values.items()})
         else:
-            fields[name] = _PARTS[name](**values)
+            fields[name] = PARTS[name](**values)
     if names is not None:
         features = names["features"]
         fields["names"] = Names(None if features is None else tuple(features), names["target"])
     return Result(**fields)
-
-
-def _plain(values: Any) -> Any:
-    """The values with strings for NaN and infinity, which JSON lacks."""
-    if isinstance(values, list):
-        return [_plain(value) for value in values]
-    return repr(values) if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def _array(field: dict[str, Any]) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bmjax._model.groups import groups_of
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._results.notes import collinearity_notes, level_notes, masked_rows_notes, zero_notes
 from bmjax._results.prediction import noise_deviation
 from bmjax._results.summary import Summary, figure

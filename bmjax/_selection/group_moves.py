@@ -29,19 +29,7 @@ def best_group_move(
     rate: Float[Array, ""],
     rank: Int[Array, ""] | int = 0,
 ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
-    """The state after the best single move of a group from a fitted state; see `best_move`.
-
-    Args:
-        problem: The dataset, its columns by slot.
-        rule: The charge of each group.
-        state: A state that is a fixed point of the M step.
-        around: The sums at the state, and its columns.
-        rate: Mask means and inclusion rate of an added group.
-        rank: 0 for the best move, 1 for the second best and so on.
-
-    Returns:
-        The state after the move, with new weights and noise, its columns, and the score's rise.
-    """
+    """The state after the best single move of a group from a fitted state; as in `best_move`."""
     xp, groups, n = namespace(state), problem.groups, problem.num_samples
     assert groups is not None
     assert groups.members is not None

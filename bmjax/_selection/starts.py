@@ -196,8 +196,7 @@ def best_subset(
         Whether each feature is in the subset, and least squares on it.
     """
     m, scale = unit_columns(sums)
-    needed = None if _all_maskable(problem) else ~problem.maskable
-    end = from_both_ends(m, _rules(problem, rule, len(scale)), needed)
+    end = from_both_ends(m, _rules(problem, rule, len(scale)), _needed(problem))
     return end.support | ~problem.maskable, end.coef * scale
 
 
@@ -210,8 +209,7 @@ def few_of_many(
     """
     scale = unit_scale(problem.squares)
     rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
-    needed = None if _all_maskable(problem) else ~problem.maskable
-    end = from_nothing(rows, slots, _rules(problem, rule, slots), needed)
+    end = from_nothing(rows, slots, _rules(problem, rule, slots), _needed(problem))
     return end.support | ~problem.maskable, end.coef * scale, end.full
 
 
@@ -234,8 +232,9 @@ def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
     return Rules(pricing, rise, n, most, 10 * slots)
 
 
-def _all_maskable(problem: Problem | Totals) -> bool:
-    return isinstance(problem, Problem) and problem.unmasked is None
+def _needed(problem: Problem | Totals) -> Bool[Array, " k"] | None:
+    """Whether each feature is always in, None if it is known that none is."""
+    return problem.unmasked if isinstance(problem, Problem) else ~problem.maskable
 
 
 def points_on(

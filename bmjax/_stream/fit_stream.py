@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bmjax._checks import validate
-from bmjax._fitting.options import FitOptions, checked, takes_options
+from bmjax._fitting.checking import checked
+from bmjax._fitting.options import FitOptions, takes_options
 from bmjax._fitting.units import leave
 from bmjax._model.distributions import Student
 from bmjax._results.names import by_number
@@ -51,9 +52,9 @@ def fit_stream(
             tuples: a list, any other iterable that can be read again and again, or a function that
             returns an iterator over them, the same rows each time. All have k features; blocks may
             differ in length. There must be more rows than features.
-        options: The options of a fit, by name. An iteration is a pass over the rows; three more
-            come before the first, and one after every fit. Where `family` is not Gaussian, the
-            search before the first takes some twenty, and two come after every fit.
+        options: Options are given by name. An iteration (see `max_steps`) is a pass over the rows;
+            three more come before the first, and one after every fit. Where `family` is not
+            Gaussian, the search before the first takes some twenty, and two come after every fit.
         uncertainty: As for `fit`.
         block_rows: Number of rows that each core works on at a time. Default: 1 MiB of them, as
             float64.

@@ -39,22 +39,6 @@ T = TypeVar("T")
 _REST, _MOST_SWEEPS = 1e-4, 100
 
 
-class _Level(NamedTuple):
-    """Sums over samples of the data as given.
-
-    Attributes:
-        samples: Number of samples, the sum of the weights.
-        rows: Number of rows of weight above zero.
-        x: Sum of each feature.
-        y: Sum of the target.
-    """
-
-    samples: Any
-    rows: Any
-    x: Any
-    y: Any
-
-
 class _Plain(NamedTuple):
     """Sums over samples without masks, with the residual of an anchor.
 
@@ -136,25 +120,24 @@ class Passes:
         self._y_center = 0.0
         self._varies = np.ones(source.k, bool)
         low, high = np.full(source.k + 1, np.inf), np.full(source.k + 1, -np.inf)
-        level = _Level(0.0, 0, np.zeros(source.k), 0.0)
+        samples, number, x_sum, y_sum = 0.0, 0, np.zeros(source.k), 0.0
         for block in source:
             counted = block.counts > 0
             inputs.outcomes(family, block.y, block.counts, batch=True)
             rows = np.column_stack([block.X[counted], block.y[counted]])
             low = np.minimum(low, rows.min(axis=0, initial=np.inf))
             high = np.maximum(high, rows.max(axis=0, initial=-np.inf))
-            counts = block.counts
-            own = _Level(counts.sum(), counted.sum(), counts @ block.X, counts @ block.y)
-            level = _Level(*(a + b for a, b in zip(level, own, strict=True)))
-        if level.rows <= source.k:
+            samples, number = samples + block.counts.sum(), number + counted.sum()
+            x_sum, y_sum = x_sum + block.counts @ block.X, y_sum + block.counts @ block.y
+        if number <= source.k:
             raise ValueError(
-                f"blocks hold {level.rows} rows for {source.k} features; a stream is for more rows "
+                f"blocks hold {number} rows for {source.k} features; a stream is for more rows "
                 "than features. Use bmjax.fit, which such data fit into memory for."
             )
         inputs.outcomes(family, np.array([low[-1], high[-1]]))
-        self.samples, self.rows = float(level.samples), int(level.rows)
+        self.samples, self.rows = float(samples), int(number)
         self.largest = np.maximum(-low, high)
-        self.mean, self.y_mean = level.x / self.samples, level.y / self.samples
+        self.mean, self.y_mean = x_sum / self.samples, y_sum / self.samples
         if frame.intercept:
             center = np.append(self.mean, self.y_mean)
             if family is not None and not family.has_units:

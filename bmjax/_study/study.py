@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bmjax import metrics
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._study.timing import Spent
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._results.prediction import linear_predictor
 
 

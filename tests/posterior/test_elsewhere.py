@@ -33,6 +33,8 @@ def test_pictures(found):
     np.testing.assert_allclose(np.sort(places), np.sort(found.probability))
     assert [tick.get_text() for tick in ax.get_yticklabels()] == list("abcdef")
     ax.figure.draw_without_rendering()
+    ax = plots.probabilities(found._replace(names=bmjax.Names(tuple("uvwxyz"))))  # of the data
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == list("uvwxyz")
     ax = plots.sizes(found)
     heights = [bar.get_height() for bar in ax.patches]
     np.testing.assert_allclose(heights, found.size[: len(heights)])

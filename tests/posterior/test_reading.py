@@ -1,5 +1,6 @@
 """What is read off a posterior, and what `posterior` refuses."""
 
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import jax
@@ -29,8 +30,17 @@ def test_quantiles_of_a_mixture_are_those_of_draws_from_it():
     which = rng.choice(3, 400_000, p=weight)
     draws = mean[which] + deviation[which] * np.sqrt(0.8) * rng.standard_t(10, (400_000, 2))
     draws = np.where(inside[which], draws, 0)
+    mixture = SimpleNamespace(
+        features=np.arange(2),
+        probability=weight,
+        inside=inside,
+        mean=mean,
+        deviation=deviation,
+        freedom=10.0,
+    )
+    posterior = SimpleNamespace(coef=np.zeros(2), probability=weight @ inside, mixture=mixture)
     for at in (0.01, 0.05, 0.3, 0.7, 0.95, 0.99):
-        got = quantiles(at, weight @ inside, inside, weight, mean, deviation, 10.0)
+        got = quantiles(at, posterior)
         np.testing.assert_allclose(got, np.quantile(draws, at, axis=0), 0, 0.02)
 
 

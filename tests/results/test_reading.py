@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import bmjax
-from bmjax._fitting.resampling import _unimodal_bound
+from bmjax._fitting.stability import _unimodal_bound
 from tests.helpers import normal_design, plain_fit, plain_fit_batch, same_bits, uniform_design
 
 KEY = jax.random.key(3)

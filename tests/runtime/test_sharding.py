@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import bmjax
+from bmjax._fitting.checking import checked
 from bmjax._fitting.dataset import Outputs, room_of, settings_of
 from bmjax._fitting.fit import compiled
-from bmjax._fitting.options import checked
 from bmjax._runtime import sharding
 from tests import processes
 from tests.helpers import same_bits, uniform_design
