@@ -1,4 +1,4 @@
-"""The grid of Hastie, Tibshirani & Tibshirani, on n rows and on the published 2n."""
+"""The grid of Hastie, Tibshirani & Tibshirani, on n rows, and on 2n as published."""
 
 import time
 from typing import Any
