@@ -1,7 +1,7 @@
-"""What `.ci/versions` runs in each environment: the doors of the package, once each.
+"""The test that `.ci/versions` runs in each environment: it uses each entry point once.
 
-`python smoke.py` where no extra is installed, `python smoke.py extras` where cli, sklearn and plot
-are. Works in the current folder, and fails by an assertion.
+Run `python smoke.py` if no extra is installed, and `python smoke.py extras` if cli, sklearn and
+plot are. It works in the current folder, and a failed assertion ends it.
 """
 
 import csv
@@ -13,7 +13,7 @@ import bmjax
 
 
 def command(*words: str, status: int = 0) -> str:
-    """What `python -m bmjax` says to some words, having ended as it should."""
+    """The output of `python -m bmjax` with some arguments; the exit status is checked."""
     call = [sys.executable, "-m", "bmjax", *words]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == status, done
@@ -21,7 +21,7 @@ def command(*words: str, status: int = 0) -> str:
 
 
 def library() -> None:
-    """A fit and what is done with it, which need no extra."""
+    """Check a fit and the functions of its result, which need no extra."""
     X, y, names = bmjax.datasets.load_diabetes()
     fit = bmjax.fit(X, y, intercept=True)
     assert [name for name, kept in zip(names, fit.support, strict=True) if kept] == [
@@ -39,7 +39,7 @@ def library() -> None:
 
 
 def write_table() -> None:
-    """A small table of which the price depends on the size."""
+    """Write a small table in which the price depends on the size."""
     with Path("houses.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["size", "age", "price"])
@@ -48,7 +48,7 @@ def write_table() -> None:
 
 
 def extras() -> None:
-    """The command on a file, the estimators, frames and pictures."""
+    """Check the command on a file, the estimators, frames and pictures."""
     import matplotlib as mpl
     import pandas as pd
     from sklearn.base import clone
@@ -73,7 +73,7 @@ def extras() -> None:
 
 
 def refused() -> None:
-    """Without extras the command says what to install."""
+    """Check that the command without extras says what to install."""
     assert "pip install" in command("houses.csv", "--target", "price", status=2)
 
 

@@ -1,4 +1,4 @@
-"""The command line that all benchmarks share: which parts to run, and how."""
+"""The command line shared by all benchmarks: which parts to run, and with which options."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,18 +15,19 @@ def parse(
     flags: Mapping[str, str],
     values: Mapping[str, tuple[Callable[[str], Any], str]] | None = None,
 ) -> argparse.Namespace:
-    """Read the arguments; a name that there is not ends the program with a message.
+    """Read the arguments; an unknown name ends the program with a message.
 
     Args:
         program: The module after `python -m`.
-        description: What `--help` says.
-        kind: What a part is called, such as `section`.
-        names: The parts there are.
+        description: The text of `--help`.
+        kind: The word for a part, such as `section`.
+        names: The names of the parts.
         flags: Options without a value, and the help for each.
-        values: Options with a value, how it is read, and the help for each; absent, it is None.
+        values: Options with a value, the function that reads it, and the help for each. An option
+            that is not given is None.
 
     Returns:
-        The options by their names, and in `chosen` the parts named, or all of them.
+        The options by name; `chosen` holds the parts that were named, or all of them.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("chosen", nargs="*", metavar=kind.upper(), help=", ".join(names))
@@ -46,16 +47,16 @@ def parse(
 def sections(
     benchmark: str, description: str | None, makers: Mapping[str, Callable[[bool], Made]]
 ) -> Iterator[tuple[str, Made, str, bool]]:
-    """Read the arguments of a benchmark of sections, then make those asked for, one by one.
+    """Read the arguments of a benchmark with sections, then run those requested, one by one.
 
     Args:
-        benchmark: Its name below `benchmarks`.
-        description: What `--help` says.
-        makers: The sections; each is told whether to be quick.
+        benchmark: Its name within `benchmarks`.
+        description: The text of `--help`.
+        makers: The sections, as functions; each is given whether the run is quick.
 
     Returns:
-        Of each section, as it is done, its name, what was made, the command that makes it again,
-        and whether it was quick, in which case nothing is to be saved.
+        For each section, when it is done: its name, its result, the command that reproduces it,
+        and whether the run was quick, in which case nothing should be saved.
     """
     program = f"benchmarks.{benchmark}"
     flags = {"quick": "small sizes, nothing saved"}

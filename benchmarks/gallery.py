@@ -1,4 +1,4 @@
-"""Every picture that the library draws, of the diabetes data: `python -m benchmarks.gallery`."""
+"""Every picture that the library draws, for the diabetes data: `python -m benchmarks.gallery`."""
 
 import argparse
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def coefficients() -> None:
 
 
 def coefficients_standardized() -> None:
-    """The same with effects in standard deviations between the two."""
+    """The same, with effects in standard deviations between the two."""
     plots.coefficients(bmjax.fit(X, Y, intercept=True), NAMES, standardized=True)
 
 
@@ -35,7 +35,7 @@ def course() -> None:
 
 
 def path() -> None:
-    """Where fits from several initial rates end."""
+    """The end points of fits from several initial rates."""
     plots.path(X, Y, names=NAMES, intercept=True)
 
 
@@ -55,7 +55,7 @@ PICTURES: tuple[Callable[[], None], ...] = (
 
 
 def main() -> None:
-    """Draws the gallery into a folder."""
+    """Draw the gallery into a folder."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gallery", description=__doc__)
     parser.add_argument("folder", nargs="?", default="gallery", help="where to; default: gallery")
     folder = Path(parser.parse_args().folder)

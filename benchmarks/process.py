@@ -1,4 +1,4 @@
-"""A piece of a benchmark in a process of its own, so that devices and peak memory are its own."""
+"""Run part of a benchmark in its own process, with its own devices and peak memory."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from typing import Any
 def elsewhere(
     module: str, call: str, variables: Mapping[str, str], timeout: float | None = None
 ) -> Any:
-    """What a function returns in a process of its own.
+    """The return value of a function called in its own process.
 
     Args:
         module: Where the function is, such as `benchmarks.speed.gpu`.
-        call: The call, such as `one_case(2, 40, 100)`; what it returns is passed on as JSON.
-        variables: Environment variables beside those of this process.
-        timeout: Most seconds, if there is a limit.
+        call: The call, such as `one_case(2, 40, 100)`; its return value is passed on as JSON.
+        variables: Environment variables in addition to those of this process.
+        timeout: Maximum number of seconds, if there is a limit.
     """
     code = f"import json; import {module} as there; print(json.dumps(there.{call}))"
     done = subprocess.run(
@@ -39,18 +39,18 @@ def elsewhere(
 def item_by_item(
     module: str, call: str, variables: Mapping[str, str], limit: float, total: float
 ) -> Iterator[Any]:
-    """What a generator in a process of its own yields, as it comes; with the process ends its kin.
+    """The items of a generator in its own process, as they come; its child processes end with it.
 
     Args:
         module: Where the generator is.
-        call: The call that makes it; what it yields is passed on as JSON.
-        variables: Environment variables beside those of this process.
-        limit: Most seconds for one item.
-        total: Most seconds for all of them.
+        call: The call that makes it; its items are passed on as JSON.
+        variables: Environment variables in addition to those of this process.
+        limit: Maximum number of seconds for one item.
+        total: Maximum number of seconds for all of them.
 
     Raises:
         TimeoutError: If an item, or all of them, took longer than that.
-        ChildProcessError: If the process ended otherwise than by coming to the end.
+        ChildProcessError: If the process ended before the generator did.
     """
     code = (
         f"import json; import {module} as there\n"
@@ -94,7 +94,7 @@ def item_by_item(
 
 
 def cap_memory(share: float = 0.5) -> None:
-    """Let this process fail where it asks for more than a share of the machine's memory."""
+    """Let this process fail if it asks for more than a share of the machine's memory."""
     most = int(share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
@@ -103,13 +103,13 @@ def cap_memory(share: float = 0.5) -> None:
 
 
 def memory_maps() -> float:
-    """How many memory maps this process holds; NaN where the system does not tell."""
+    """Number of memory maps of this process; NaN if the system does not report it."""
     maps = Path("/proc/self/maps")
     return len(maps.read_text().splitlines()) if maps.exists() else float("nan")
 
 
 def resident_memory() -> float:
-    """The memory that this process has now, in MB; NaN where the system does not tell."""
+    """The current memory of this process, in MB; NaN if the system does not report it."""
     pages = Path("/proc/self/statm")
     if not pages.exists():
         return float("nan")
@@ -117,9 +117,9 @@ def resident_memory() -> float:
 
 
 def peak_memory() -> float:
-    """The most memory that this process has had, in MB."""
+    """The peak memory of this process, in MB."""
     status = Path("/proc/self/status")
-    if status.exists():  # what the parent had at its birth does not count here, as it does below
+    if status.exists():  # memory inherited from the parent does not count here, but does below
         line = next(row for row in status.read_text().splitlines() if row.startswith("VmHWM"))
         return int(line.split()[1]) * 1.024e-3
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating]  # always float64; NumPy types its own results no narrower
+Array = NDArray[np.floating]  # always float64; NumPy annotates its results no narrower
 Parameters = tuple[Array, float, Array]
 """Weights (k,), noise precision (), inclusion (k,)."""
 
@@ -48,7 +48,7 @@ class Fit:
         mask_mean: (n, k) posterior means of the masks.
         bound: Lower bound of FIC over the features in the support.
         num_steps: Steps taken.
-        converged: Whether the fit ended by itself and not by `max_steps` or by diverging.
+        converged: Whether the fit ended by itself, rather than by `max_steps` or divergence.
     """
 
     coef: Array
@@ -231,11 +231,12 @@ def initialise(
     weights: Array | None = None,
     noise_precision: float | None = None,
 ) -> tuple[Array, Array, float, Array]:
-    """Where Algorithms 1 and 2 start; the paper is silent, and this is our choice.
+    """The start of Algorithms 1 and 2; the paper does not give one, and this is our choice.
 
-    Weights by least squares unless given, mask means and inclusions all at the given rate (a
-    scalar, or one for each feature), noise precision n / ||y - X weights||^2 unless known. With
-    n <= k least squares leaves no residual: give weights or a known noise precision there.
+    Weights are those of least squares unless given, mask means and inclusions all equal the given
+    rate (a scalar, or one for each feature), and the noise precision is n / ||y - X weights||^2
+    unless known. If n <= k, least squares leaves no residual, so give weights or a known noise
+    precision.
 
     Returns:
         Mask mean (n, k), weights (k,), noise precision (), inclusion (k,).
@@ -274,8 +275,8 @@ def fab_em(
         prune_threshold: delta; a feature whose mask means average less is removed. Above 0.
         tolerance: Ends the fit at a step that prunes nothing and changes no inclusion or weight
             by as much (the paper is silent).
-        max_steps: Ends it in any case.
-        sweeps: Sweeps in an E step.
+        max_steps: Ends the fit in any case.
+        sweeps: Number of sweeps in an E step.
         callback: Called after every step with the number of steps taken and the fit so far.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Tables and pictures that say where they come from: the command, the versions, the date."""
+"""Tables and pictures that record their origin: the command, the versions, the date."""
 
 import datetime
 import os
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def environment() -> dict[str, str]:
-    """Versions, device and date, to stand beside every figure."""
+    """Versions, device and date, recorded with every figure."""
 
     def installed(package: str) -> str:
         try:
@@ -41,9 +41,9 @@ def save_table(
     """Write a table as CSV under comment lines with its origin and remarks; `read_table` reads it.
 
     Args:
-        path: Where to.
+        path: The file to write.
         table: The table, without its index. Numbers are written to six digits.
-        command: What made it.
+        command: The command that made it.
         remarks: More comment lines.
 
     Returns:
@@ -53,7 +53,7 @@ def save_table(
     origin = {"command": command, **environment()}
     lines = [f"# {name}: {value}" for name, value in origin.items()]
     lines += [f"# {' '.join(remark.split())}" for remark in remarks]
-    # A file that is there is whole, also if the process is killed while it writes.
+    # An existing file is always whole, even if the process is killed while writing it.
     unfinished = path.with_name(f"{path.name}.part")
     unfinished.write_text("\n".join([*lines, table.to_csv(index=False, float_format="%.6g")]))
     unfinished.replace(path)
@@ -63,7 +63,7 @@ def save_table(
 def publish(
     name: str, table: pd.DataFrame, command: str, quick: bool, remarks: Sequence[str] = ()
 ) -> dict[str, str] | None:
-    """Print a table and its remarks, and unless it was quick save it and return its origin."""
+    """Print a table and its remarks; unless the run was quick, save it and return its origin."""
     origin = None
     if not quick:
         origin = save_table(RESULTS / f"{name}.csv", table, command, remarks)
@@ -84,7 +84,7 @@ def draw(
     table: pd.DataFrame,
     origin: Mapping[str, str],
 ) -> None:
-    """Draw a table and save the picture beside its CSV, if there is anything to draw."""
+    """Draw a table and save the picture next to its CSV, if there is anything to draw."""
     if painter is not None:
         save_picture(RESULTS / f"{name}.png", painter(table), origin)
 

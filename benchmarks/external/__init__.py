@@ -1,1 +1,1 @@
-"""Designs and data that others published, with their own figures beside ours; never tuned on."""
+"""Designs and data published by others, with their figures next to ours; never tuned on."""

@@ -1,10 +1,10 @@
-"""Run the benchmark on others' designs, all of it or the sections named, and write its tables.
+"""Run the benchmark on published designs, all of it or some sections, and write its tables.
 
 python -m benchmarks.external [--quick] [--draws N] [--minutes M] [--afresh METHODS]
                                [SECTION ...]
 
-What was measured is kept cell by cell: the same command goes on where it was ended, and measures
-only the methods and cells that are not there yet.
+Results are saved cell by cell: the same command resumes where it was stopped, and measures only the
+methods and cells that are missing.
 """
 
 import time
@@ -32,7 +32,7 @@ SECTIONS = {
     "real": real_section.real,
     "left_out": leave_one_out.left_out,
 }
-# Tables of a row a cell are saved as they are made, and too long to print.
+# Tables with one row per cell are saved as they are made, and are too long to print.
 _LEDGERS = {"boss", "boss_large", "boss_wide", "hastie", "real"}
 
 

@@ -2,8 +2,8 @@
 
 Features are ordered by forward selection and made orthogonal in that order; the candidate of size m
 keeps the m largest of the coefficients on the orthogonal basis. The best possible BOSS is the
-candidate whose fitted mean is nearest to the true one, which only an oracle can choose; beside it
-stands AICc with the authors' heuristic degrees of freedom, which needs none.
+candidate whose fitted mean is nearest to the true one, which only an oracle can choose. It is
+compared with AICc with the authors' heuristic degrees of freedom, which needs no oracle.
 """
 
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def path(X: np.ndarray, y: np.ndarray) -> Path:
 
 
 def forward_order(X: np.ndarray, y: np.ndarray, steps: int) -> np.ndarray:
-    """Features in the order in which each lowers the sum of squares most, given those before.
+    """Features in the order in which each lowers the sum of squares most, given the ones before it.
 
     A Cholesky factor of the cross-products is grown with the best feature as the pivot, so that a
     step costs one product of X with a column.
@@ -88,12 +88,12 @@ def errors(path: Path, mean: np.ndarray) -> np.ndarray:
 
 
 def by_aicc(path: Path, y: np.ndarray, intercept: bool = False) -> int:
-    """The size that AICc takes with heuristic degrees of freedom; for p < n only.
+    """The size that AICc chooses with heuristic degrees of freedom; for p < n only.
 
     Args:
         path: The path, of all p features.
         y: The target, (n,).
-        intercept: Whether a mean was taken out of the data, which is a degree of freedom.
+        intercept: Whether a mean was subtracted from the data, which costs a degree of freedom.
     """
     n, squares = len(y), path.scores[path.ranks] ** 2
     rss = y @ y - np.concatenate([[0.0], np.cumsum(squares)])
@@ -103,7 +103,7 @@ def by_aicc(path: Path, y: np.ndarray, intercept: bool = False) -> int:
 
 
 def _freedom(scores: np.ndarray, noise: float) -> np.ndarray:
-    """Heuristic degrees of freedom of sizes 0 to p: those of a hard threshold of that mean size.
+    """Heuristic degrees of freedom of sizes 0 to p: those of a hard threshold with that mean size.
 
     The threshold for each size is found by halving, where the estimated coefficients stand for the
     true ones.

@@ -13,20 +13,20 @@ from benchmarks.external.tian import Cell, Drawn
 
 Tables = dict[str, pd.DataFrame]
 THEIRS = "BOSS AICc-hdf, ours"
-# LassoCV is the link to theirs, which are on the same datasets; abess takes seconds beyond.
+# LassoCV is the link to the published figures, on the same datasets; beyond, abess takes seconds.
 _LARGEST = {"LassoCV": 30}
-_SAME = 1e-5  # how near two RMSE are that come of the same data
+_SAME = 1e-5  # relative difference below which two RMSE come from the same data
 
 
 def narrow(options: Options) -> Tables:
     """200 samples, 14 to 180 features."""
     compared = {**methods.ours(), **methods.rivals()}
-    compared.pop("relaxed lasso CV")  # theirs is on the same datasets
+    compared.pop("relaxed lasso CV")  # the published figure is on the same datasets
     return _section("boss", tian.cells(200, tian.NARROW), options, options.number(30), compared)
 
 
 def large(options: Options) -> Tables:
-    """2000 samples, 14 to 180 features; abess takes up to forty seconds a dataset by its CV."""
+    """2000 samples, 14 to 180 features; abess with its CV takes up to forty seconds per dataset."""
     compared = {**methods.ours(), **methods.rivals()}
     for slow in ("relaxed lasso CV", "abess CV", "abess EBIC"):
         compared.pop(slow)
@@ -35,7 +35,7 @@ def large(options: Options) -> Tables:
 
 
 def wide(options: Options) -> Tables:
-    """200 samples, 250 to 1500 features; the lasso is theirs, on the same datasets."""
+    """200 samples, 250 to 1500 features; the lasso figures are published, on the same datasets."""
     compared = {**methods.ours(), **methods.rivals()}
     for slow in ("relaxed lasso CV", "LassoCV"):
         compared.pop(slow)
@@ -72,7 +72,7 @@ def _section(
 def _measure(
     data: Drawn, cell: Cell, names: Sequence[str], compared: Mapping[str, Method]
 ) -> list[Row]:
-    """A row a method of one cell."""
+    """One row for each method in one cell."""
     paths = [boss.path(data.X, y) for y in data.y]
     errors = [boss.errors(path, data.mean) for path in paths]
     best = np.array([error.min() for error in errors])

@@ -1,4 +1,4 @@
-"""What the cells of Tian, Hurvich & Simonoff come to: tables beside the published figures."""
+"""Summaries of the cells of Tian, Hurvich & Simonoff, next to the published figures."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pandas as pd
 from benchmarks.external import methods, published
 from benchmarks.external.tian import Cell
 
-Frame = Any  # a DataFrame, where the stubs of pandas do not follow what is done with it
+Frame = Any  # a DataFrame, where the stubs of pandas do not cover how it is used
 _CELL = list(Cell._fields)
 _NEAR = 2  # percent within which a cell counts as level with the best published method
 _OURS = (methods.DEFAULT, methods.POSTERIOR, "abess BIC", "abess EBIC", "abess CV", "LassoCV")
@@ -16,7 +16,7 @@ _LINKS = {"BOSS AICc-hdf, ours": "BOSS AICc-hdf", "LassoCV": "lasso CV"}
 
 
 def link(table: pd.DataFrame, draws: int) -> pd.DataFrame:
-    """Do the same methods come out as published? On the same draws where these are on file.
+    """Check that the same methods give the published figures, on the same draws if available.
 
     Args:
         table: A row a cell and method.
@@ -55,7 +55,7 @@ def link(table: pd.DataFrame, draws: int) -> pd.DataFrame:
 
 
 def beside_published(table: pd.DataFrame, draws: int) -> pd.DataFrame:
-    """Mean percent worse by number of features, sparse and dense cells, ours and theirs.
+    """Mean percent worse by number of features, in sparse and dense cells, ours and published.
 
     Args:
         table: A row a cell and method.
@@ -81,7 +81,7 @@ def beside_published(table: pd.DataFrame, draws: int) -> pd.DataFrame:
 
 
 def features_kept(table: pd.DataFrame) -> pd.DataFrame:
-    """How many real and idle features are kept in sparse cells, by signal to noise; of six real.
+    """Number of real and idle features kept in sparse cells, by signal to noise; six are real.
 
     Args:
         table: A row a cell and method.
@@ -96,7 +96,7 @@ def features_kept(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def boss_claims(table: pd.DataFrame, draws: int) -> pd.DataFrame:
-    """What was to be shown, and whether it is: a row a claim and method.
+    """The claims, and whether they hold: one row for each claim and method.
 
     Args:
         table: A row a cell and method.
@@ -136,7 +136,7 @@ def boss_claims(table: pd.DataFrame, draws: int) -> pd.DataFrame:
 
 
 def _rates(table: pd.DataFrame, kind: str, name: str) -> dict[str, float]:
-    """False discoveries where the signal is not weak, and coverage, of a method that has them."""
+    """False discovery rate where the signal is not weak, and coverage, if a method has them."""
     dense = (table["design"] == "Dense") == (kind == "dense")
     chosen = table[(table["method"] == name) & dense]
     rates = {}
@@ -160,7 +160,7 @@ def _kinds(worse: Frame) -> dict[str, Frame]:
 
 
 def _eight(worse: Frame) -> Frame:
-    """The cells of the plainest summary: Ex3 and Ex4, rho .5 and .9, SNR 7 and .2, n = 200."""
+    """The cells of the shortest summary: Ex3 and Ex4, rho .5 and .9, SNR 7 and .2, n = 200."""
     at = worse.index.to_frame()
     return worse[
         at["design"].isin(["Sparse-Ex3", "Sparse-Ex4"])

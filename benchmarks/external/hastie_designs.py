@@ -1,7 +1,8 @@
 """The designs of Hastie, Tibshirani & Tibshirani (2017), arXiv 1707.08692: their `sim.xy`.
 
-Normal features of covariance rho^|i - j|, effects of five types, noise such that the signal has a
-given ratio of variances to it. Each dataset has n rows, and n more on which theirs are tuned.
+The features are normal with covariance rho^|i - j|, there are five types of effects, and the noise
+gives a set ratio of signal to noise variance. Each dataset has n rows, and n more for tuning the
+published methods.
 """
 
 import itertools
@@ -17,7 +18,7 @@ _SEED = 1707
 
 
 class Cell(NamedTuple):
-    """A cell: n rows of p features of which s act, the type of effects, correlation and ratio."""
+    """A cell: n rows, p features of which s act, the type of effects, correlation and ratio."""
 
     n: int
     p: int
@@ -52,7 +53,7 @@ def cells(setting: str) -> list[Cell]:
 
 
 def draw(cell: Cell, draws: int) -> Drawn:
-    """Datasets of a cell, the same whatever their number."""
+    """Datasets of a cell; the first ones do not depend on their number."""
     coef = effects(cell)
     at = np.arange(cell.p)
     covariance = cell.rho ** np.abs(at[:, None] - at)

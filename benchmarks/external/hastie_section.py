@@ -1,4 +1,4 @@
-"""The grid of Hastie, Tibshirani & Tibshirani, on the n rows and on the 2n that theirs see."""
+"""The grid of Hastie, Tibshirani & Tibshirani, on n rows, and on 2n as published."""
 
 import time
 from typing import Any
@@ -18,7 +18,7 @@ _TUNED = ("abess CV", "LassoCV", "relaxed lasso CV")
 
 
 def grid(options: Options) -> dict[str, pd.DataFrame]:
-    """All cells of all settings, low first."""
+    """All cells of all settings, starting with `low`."""
     draws = options.number(10)
     ledger = Ledger("external_hastie", options)
     compared = {**methods.ours(), **methods.rivals()}
@@ -38,7 +38,7 @@ def grid(options: Options) -> dict[str, pd.DataFrame]:
 
 
 def _measure(data: Drawn, rows: int, method: Method) -> Row:
-    """Their figures of one method on the first rows, in closed form, means over the datasets."""
+    """Published measures of one method on the first rows, in closed form, as means."""
     begin = time.perf_counter()
     found = method(np.ascontiguousarray(data.X[:, :rows]), data.y[:, :rows])
     spent = (time.perf_counter() - begin) / len(data.y)
@@ -59,7 +59,7 @@ def _measure(data: Drawn, rows: int, method: Method) -> Row:
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over the cells of a setting: ours on n and 2n rows, and theirs, sparse and weak."""
+    """Means over the cells of a setting: ours on n and 2n rows, and published, sparse and weak."""
     here = table.assign(source=np.where(table["rows"] == 1, "here, n rows", "here, 2n rows"))
     cells = table[_CELL].drop_duplicates()
     theirs = published.hastie().merge(cells, on=_CELL)
@@ -81,7 +81,7 @@ def _position(setting: str) -> int:
 
 
 def _claims(table: pd.DataFrame) -> pd.DataFrame:
-    """Ours against each rival on the same rows, and on 2n rows against the published ones."""
+    """Ours against each rival on the same rows, and on 2n rows against the published figures."""
     sparse: Any = table[table["beta"].isin(_SPARSE)]
     risk: Any = sparse.pivot(index=["rows", *_CELL], columns="method", values="relative risk")
     theirs: Any = published.hastie().pivot(index=_CELL, columns="method", values="relative risk")

@@ -1,4 +1,4 @@
-"""The real data of Tian, Hurvich & Simonoff, each row left out in turn, beside their figures."""
+"""The real data of Tian, Hurvich & Simonoff, each row left out in turn, and their figures."""
 
 import time
 from typing import Any
@@ -19,11 +19,11 @@ _DATASETS = {
     "College": real_data.college,
 }
 _ERRORS = ["mean absolute error", "root mean squared error"]
-_QUICK = 20  # rows left out if it is to be quick
+_QUICK = 20  # rows left out in a quick run
 
 
 def left_out(options: Options) -> dict[str, pd.DataFrame]:
-    """Every row predicted from all others; the lasso is theirs, since each fit takes its time."""
+    """Every row predicted from all others; the lasso figures are published, as fits are slow."""
     ledger = Ledger("external_left_out", options)
     compared = predictors.all_of_them() | {THEIRS: _boss}
     for slow in ("LassoCV", "ElasticNetCV", "abess CV"):
@@ -39,7 +39,7 @@ def left_out(options: Options) -> dict[str, pd.DataFrame]:
 
 
 def _boss(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
-    """BOSS by AICc, with an intercept: the link to their figures. Its spread is not looked at."""
+    """BOSS by AICc, with an intercept: the link to published figures. Its spread is not used."""
     centre, level = X.mean(axis=0), y.mean()
     scale = np.sqrt(((X - centre) ** 2).sum(axis=0))
     path = boss.path((X - centre) / scale, y - level)
@@ -49,7 +49,7 @@ def _boss(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
 
 
 def _measure(data: Real, predictor: Predictor, options: Options) -> Row | None:
-    """The errors of a method, or None if time was up before all rows had been left out."""
+    """The errors of a method, or None if time ran out before all rows had been left out."""
     rows = _QUICK if options.quick else len(data.y)
     begin = time.perf_counter()
     off, density, features = [], [], []
@@ -76,9 +76,9 @@ def _measure(data: Real, predictor: Predictor, options: Options) -> Row | None:
 
 
 def _beside(table: pd.DataFrame) -> pd.DataFrame:
-    """Ours and theirs, the least error first in each dataset."""
+    """Ours and published, sorted by error in each dataset."""
     theirs = published.leave_one_out().assign(source="published")
-    theirs["features"] -= 1  # theirs count the intercept
+    theirs["features"] -= 1  # the published counts include the intercept
     both: Any = pd.concat([table.assign(source="measured here"), theirs])
     both["above the least published, %"] = 0.0
     for name, found in both.groupby("dataset"):

@@ -1,4 +1,4 @@
-"""What has been measured, row by row in a CSV, so that a run that was ended goes on."""
+"""Measured results, saved row by row in a CSV, so that a run that was stopped can resume."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ Row = dict[str, Any]
 
 
 class Options(NamedTuple):
-    """How a section is to be run.
+    """The options of a section.
 
     Attributes:
-        quick: A few cells and draws; nothing is read or saved.
-        draws: Datasets a cell or repeats, or None for the section's own number.
-        afresh: Methods whose saved rows are forgotten.
-        command: The command that makes the section again.
-        until: The time, as `time.monotonic` has it, after which no further cell is begun.
+        quick: Whether to run a few cells and draws only; nothing is read or saved.
+        draws: Datasets per cell, or repeats; None for the section's own number.
+        afresh: Methods whose saved rows are ignored.
+        command: The command that reproduces the section.
+        until: The time, as of `time.monotonic`, after which no further cell is started.
     """
 
     quick: bool
@@ -29,23 +29,23 @@ class Options(NamedTuple):
     until: float = float("inf")
 
     def late(self) -> bool:
-        """Whether to stop measuring and say what has been found so far."""
+        """Whether to stop measuring and report the results so far."""
         return time.monotonic() > self.until
 
     def number(self, usual: int) -> int:
-        """The draws asked for, or three if quick, or the usual number."""
+        """The requested number of draws, or three if quick, or the usual number."""
         return self.draws or (3 if self.quick else usual)
 
 
 class Ledger:
-    """The rows of a section, a row a cell and method; saved whenever some are added."""
+    """The rows of a section, one for each cell and method; saved whenever rows are added."""
 
     def __init__(self, name: str, options: Options):
-        """Read what is there.
+        """Read the saved rows.
 
         Args:
-            name: Of the CSV in `benchmarks/results`.
-            options: Of the run.
+            name: Name of the CSV in `benchmarks/results`.
+            options: Options of the run.
         """
         self._options, self._path = options, report.RESULTS / f"{name}.csv"
         self._rows: list[Row] = []
@@ -54,12 +54,12 @@ class Ledger:
             self._rows = [dict(r) for r in rows if r["method"] not in options.afresh]
 
     def lacking(self, cell: Mapping[str, Any], methods: Iterable[str]) -> list[str]:
-        """The methods that have no row of this cell, which is given by some columns."""
+        """The methods without a row for this cell, which is given by some columns."""
         there = {r["method"] for r in self._rows if all(r.get(k) == v for k, v in cell.items())}
         return [name for name in methods if name not in there]
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Take more rows and save all."""
+        """Add rows and save all."""
         self._rows += rows
         if not self._options.quick:
             report.save_table(self._path, pd.DataFrame(self._rows), self._options.command)

@@ -1,4 +1,4 @@
-"""What is compared: each method takes the datasets of a cell and returns its estimates."""
+"""The methods compared: each takes the datasets of a cell and returns its estimates."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,16 +10,16 @@ import bmjax
 from benchmarks import estimators
 from benchmarks.external.relaxed import relaxed_lasso_cv
 
-_LARGEST = 2e7  # numbers of X that are handed to the posterior at a time
+_LARGEST = 2e7  # numbers of X that the posterior is given at a time
 DEFAULT, POSTERIOR = "default fit", "posterior mean"
 
 
 class Estimates(NamedTuple):
-    """Of each dataset of a cell.
+    """The estimates for each dataset of a cell.
 
     Attributes:
-        coef: Effects, (b, k), that the fitted mean is made of.
-        kept: Which features it says are real, (b, k).
+        coef: Effects, (b, k), which give the fitted mean.
+        kept: Whether the method says that each feature is real, (b, k).
         selected: Which features are selected at a false discovery rate of .1, (b, k), or None.
         interval: Lower and upper ends for all effects at .95, (b, k) each, or None.
     """
@@ -35,7 +35,7 @@ Method = Callable[[np.ndarray, np.ndarray], Estimates]
 
 
 def one_by_one(estimator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Method:
-    """A method that takes one dataset after another."""
+    """A method applied to one dataset after another."""
 
     def method(X: np.ndarray, y: np.ndarray) -> Estimates:
         each = X if X.ndim == 3 else [X] * len(y)
@@ -46,13 +46,13 @@ def one_by_one(estimator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Met
 
 
 def default_fit(X: np.ndarray, y: np.ndarray) -> Estimates:
-    """`bmjax.fit_batch` as it comes."""
+    """`bmjax.fit_batch` with its defaults."""
     r = bmjax.fit_batch(X, y)
     return Estimates(np.asarray(r.coef), np.asarray(r.support))
 
 
 def posterior(X: np.ndarray, y: np.ndarray) -> Estimates:
-    """`bmjax.posterior` as it comes: the average over supports, and what it says of each feature.
+    """`bmjax.posterior` with its defaults: the average over supports, and each feature's results.
 
     Features are called real if their probability is above a half.
     """
@@ -81,7 +81,7 @@ def abess(criterion: str) -> Method:
 
 
 def ours() -> dict[str, Method]:
-    """This package's methods, the posterior only where there is one."""
+    """This package's methods, with the posterior only if it is available."""
     methods: dict[str, Method] = {DEFAULT: default_fit}
     if hasattr(bmjax, "posterior"):
         methods[POSTERIOR] = posterior
@@ -100,7 +100,7 @@ def rivals() -> dict[str, Method]:
 
 
 def qualities(found: Estimates, coef: np.ndarray) -> dict[str, float]:
-    """How well the real features are told from the idle ones, means over the datasets.
+    """How well real features are distinguished from idle ones, averaged over the datasets.
 
     Args:
         found: The estimates.

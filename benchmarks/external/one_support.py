@@ -1,8 +1,9 @@
-"""How near to the best any single support can come, whatever it charges for a feature.
+"""How near to the best any single support can come, whatever the charge for a feature.
 
-On the eight cells of p = 30: the best subset of every size, and least squares on the one that a
-rule takes. Rules are constant charges, evidence of a g-prior, and oracles that know the errors; an
-oracle is no method, but what it leaves no choice of a size among best subsets can do without.
+This is measured on the eight cells of p = 30, with the best subset of every size, and least squares
+on the one that a rule chooses. The rules are constant charges, the evidence under a g-prior, and
+oracles that know the errors. An oracle is not a method, but no choice of a size among best subsets
+can have a smaller error than it has.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ _WIDTHS = np.exp(np.linspace(np.log(0.05), np.log(1e5), 60))
 
 
 def one_support(options: Options) -> dict[str, pd.DataFrame]:
-    """A row a rule: percent worse than the best possible BOSS, in each cell and on average."""
+    """One row per rule: percent worse than the best possible BOSS, by cell and on average."""
     draws = options.number(30)
     cells = [
         tian.Cell(design, 200, 30, rho, ratio)
@@ -35,7 +36,7 @@ def one_support(options: Options) -> dict[str, pd.DataFrame]:
 
 
 def _of_cell(cell: tian.Cell, draws: int) -> dict[str, float]:
-    """Percent worse of each rule."""
+    """Percent by which each rule is worse."""
     data = tian.draw(cell, draws)
     best = np.array([boss.errors(boss.path(data.X, y), data.mean).min() for y in data.y])
     squares, errors = (np.array(a) for a in zip(*(_sizes(data, y) for y in data.y), strict=True))
@@ -76,7 +77,7 @@ def _sizes(data: tian.Drawn, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _evidence(squares: np.ndarray, n: int) -> np.ndarray:
-    """Log evidence of the sizes, (b, sizes), g summed out under the hyper-g/n prior.
+    """Log evidence of the sizes, (b, sizes), g integrated out under the hyper-g/n prior.
 
     Liang, Paulo, Molina, Clyde and Berger, "Mixtures of g priors for Bayesian variable selection",
     Journal of the American Statistical Association, 2008, equation (6) for a given g.

@@ -1,4 +1,4 @@
-"""Predictions with their spread for real data: fitted on some rows, asked about others."""
+"""Predictions with their spread for real data, fitted on some rows and made for others."""
 
 import warnings
 from collections.abc import Callable
@@ -21,31 +21,31 @@ _FOLDS = 5
 
 
 class Prediction(NamedTuple):
-    """Of some rows: mean and standard deviation (m,), and how many features it is made of."""
+    """The prediction for some rows: mean and standard deviation (m,), and number of features."""
 
     mean: np.ndarray
     std: np.ndarray
     features: int
 
 
-# Rows to learn from, their targets, and the rows that are asked about.
+# Rows to learn from, their targets, and the rows to predict.
 Predictor = Callable[[np.ndarray, np.ndarray, np.ndarray], Prediction]
 
 
 def default_fit(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
-    """`bmjax.fit` as it comes, in the columns' own units."""
+    """`bmjax.fit` with its defaults, in the columns' own units."""
     r = bmjax.fit(X, y, intercept=True)
     return _told(r.predict(new, return_std=True), int(np.sum(r.support)))
 
 
 def posterior(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
-    """`bmjax.posterior` as it comes; its features are those of probability above a half."""
+    """`bmjax.posterior` with its defaults; its features are those with probability above a half."""
     r = bmjax.posterior(X, y, jax.random.key(0), intercept=True)  # pyright: ignore[reportAttributeAccessIssue]
     return _told(r.predict(new, return_std=True), int(np.sum(np.asarray(r.probability) > 0.5)))
 
 
 def bayesian(model: Any) -> Predictor:
-    """A scikit-learn model that gives a standard deviation itself."""
+    """A scikit-learn model that returns a standard deviation itself."""
 
     def predictor(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
         scaler = StandardScaler().fit(X)
@@ -57,7 +57,7 @@ def bayesian(model: Any) -> Predictor:
 
 
 def plugged_in(estimator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Predictor:
-    """Coefficients of standardised columns, the noise from the residuals and those not zero."""
+    """Predict by coefficients of standardised columns; noise from residuals and nonzero count."""
 
     def predictor(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Prediction:
         scaler, level = StandardScaler().fit(X), y.mean()
@@ -74,7 +74,7 @@ def plugged_in(estimator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Pre
 
 
 def all_of_them() -> dict[str, Predictor]:
-    """What is compared, by name; the posterior only where there is one."""
+    """The methods compared, by name, with the posterior only if it is available."""
     penalised: dict[str, Any] = {"cv": _FOLDS, "fit_intercept": False}
     mixed: dict[str, Any] = penalised | {"l1_ratio": _SHARES}
     ours: dict[str, Predictor] = {DEFAULT: default_fit}

@@ -1,4 +1,4 @@
-"""The figures that others published, as they stand in `published/`, each with its source."""
+"""The figures published by others, from the files in `published/`, each with its source."""
 
 from functools import cache
 from pathlib import Path
@@ -18,11 +18,11 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def percent_worse(draws: int) -> pd.DataFrame:
-    """Of Tian et al., by cell and method: percent worse than the best BOSS, in columns.
+    """Percent worse than the best BOSS by Tian et al., by cell, with the methods in columns.
 
     Args:
-        draws: How many draws of a cell are looked at; where the authors' figure over so many is not
-            on file, that over all 1000 is taken.
+        draws: Number of draws of a cell that are used; if the authors' figure for that number is
+            not on file, the one for all 1000 is taken.
     """
     table = _read("boss")
     there = draws if draws in set(table["draws"]) else table["draws"].max()
@@ -31,25 +31,25 @@ def percent_worse(draws: int) -> pd.DataFrame:
 
 
 def draws_on_file(draws: int) -> bool:
-    """Whether the authors' figures over just the first so many draws are there."""
+    """Whether the authors' figures for that number of first draws are on file."""
     return draws in set(_read("boss")["draws"])
 
 
 def kept() -> pd.DataFrame:
-    """How many features the methods of Tian et al. keep, a row a sparse cell and method."""
+    """Number of features that the methods of Tian et al. keep, by sparse cell and method."""
     return _read("boss_kept")
 
 
 def first_draws(cell: Cell) -> np.ndarray:
-    """RMSE of the best possible BOSS in the first three draws of a cell of Tian et al."""
+    """RMSE of the best possible BOSS on the first three draws of a cell of Tian et al."""
     return _read("boss_draws").set_index(_CELL).filter(like="best").loc[tuple(cell)].to_numpy()
 
 
 def leave_one_out() -> pd.DataFrame:
-    """Leave-one-out errors of Tian et al. on real data, a row a dataset and method."""
+    """Leave-one-out errors of Tian et al. on real data, one row per dataset and method."""
     return _read("leave_one_out").copy()
 
 
 def hastie() -> pd.DataFrame:
-    """The grid of Hastie et al., a row a cell and method."""
+    """The grid of Hastie et al., one row per cell and method."""
     return _read("hastie")

@@ -1,4 +1,4 @@
-"""Real data that others compare methods on, in their own units; all inside installed packages."""
+"""Real data used by others to compare methods, in their own units, from installed packages."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from benchmarks.practice.datasets import Real, diabetes, from_package, split_off
 
 
 def hitters() -> Real:
-    """`Hitters` of ISLR: salary, in thousands of dollars, of the 263 players whose it is known."""
+    """`Hitters` of ISLR: salary, in thousands of dollars, of the 263 players with a known one."""
     return split_off(from_package("ISLR", "Hitters").dropna(), "Salary")
 
 
@@ -18,9 +18,9 @@ def boston() -> Real:
 
 
 def auto() -> Real:
-    """`Auto` of ISLR: miles to the gallon of 392 cars; without their names, as Tian et al. do.
+    """`Auto` of ISLR: miles per gallon of 392 cars, without their names, as in Tian et al.
 
-    They leave the origin out as well.
+    Tian et al. leave the origin out as well.
     """
     return split_off(from_package("ISLR", "Auto").drop(columns=["name", "origin"]), "mpg")
 
@@ -36,7 +36,7 @@ def meats() -> Real:
 
 
 def permeability() -> Real:
-    """`permeability_qsar` of modeldata: of 165 compounds, from 1107 bits of their fingerprints.
+    """`permeability_qsar` of modeldata: 165 compounds, with 1107 bits of their fingerprints.
 
     Bits that are the same in all compounds are left out.
     """

@@ -1,4 +1,4 @@
-"""Real data: error and log score on rows that were left out, in the data's own units."""
+"""Real data: error and log score on left-out rows, in the units of the data."""
 
 import time
 from typing import Any
@@ -14,17 +14,17 @@ from benchmarks.practice.datasets import Real
 
 _FOLDS = 5
 _BASE = "LassoCV"
-_SCORES = {"root mean squared error": 1, "log score": -1}  # what is better: lower, higher
+_SCORES = {"root mean squared error": 1, "log score": -1}  # whether lower or higher is better
 
 
 def real(options: Options) -> dict[str, pd.DataFrame]:
-    """Five folds, drawn anew each time, of each dataset; the same for all methods."""
+    """Five folds of each dataset, drawn anew for each repeat, the same for all methods."""
     ledger = Ledger("external_real", options)
     repeats = 1 if options.quick else options.number(10)
     compared = predictors.all_of_them()
     names = list(real_data.DATASETS)[: 2 if options.quick else None]
     keys: list[Row] = []
-    for repeat in range(repeats):  # all datasets first, so that what was ended early is balanced
+    for repeat in range(repeats):  # outer loop, so that a run ended early is balanced
         for name in names:
             key = {"dataset": name, "repeat": repeat}
             keys.append(key)
@@ -39,7 +39,7 @@ def real(options: Options) -> dict[str, pd.DataFrame]:
 
 
 def _measure(data: Real, repeat: int, predictor: Predictor) -> list[Row]:
-    """A row a fold."""
+    """One row for each fold."""
     rows = []
     folds = KFold(_FOLDS, shuffle=True, random_state=repeat).split(data.X)
     for fold, (train, test) in enumerate(folds):
@@ -64,7 +64,7 @@ def _measure(data: Real, repeat: int, predictor: Predictor) -> list[Row]:
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A row a dataset and method: means over folds and repeats, and how far from `LassoCV`."""
+    """One row per dataset and method: means over folds and repeats, and the gap to `LassoCV`."""
     rows = []
     for name, folds in table.groupby("dataset", sort=False):
         wide: Any = folds.pivot(index=["repeat", "fold"], columns="method")
@@ -92,13 +92,13 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
 def _spread(gap: np.ndarray) -> float:
     """The standard error of a mean over repeated folds, which share most of their rows.
 
-    Corrected for that after Nadeau & Bengio (2003): one over the folds, plus test over training.
+    It is corrected for that by Nadeau & Bengio (2003): one over the folds, plus test over training.
     """
     return float(gap.std(ddof=1) * np.sqrt(1 / len(gap) + 1 / (_FOLDS - 1)))
 
 
 def _claims(summary: Any) -> pd.DataFrame:
-    """Mean ranks over the datasets that all have; and where one is behind `LassoCV` by an error."""
+    """Mean ranks over the datasets common to all, and losses to `LassoCV` of a standard error."""
     there = summary.groupby("dataset")["method"].transform("size")
     summary = summary[there == there.max()]
     rows = []

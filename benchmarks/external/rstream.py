@@ -1,4 +1,4 @@
-"""The normal numbers that R draws after `set.seed`, so that a published dataset is drawn again."""
+"""The normal numbers that R draws after `set.seed`, to reproduce published datasets."""
 
 import numpy as np
 from scipy.special import ndtri
@@ -12,10 +12,10 @@ class RStream:
     """R's Mersenne Twister with inversion, its default since version 1.7 of the language."""
 
     def __init__(self, seed: int):
-        """Start where `set.seed(seed)` does.
+        """Start in the same state as `set.seed(seed)`.
 
         Args:
-            seed: What R is given; it is scrambled by a linear congruential generator first.
+            seed: The seed given to R; a linear congruential generator scrambles it first.
         """
         state, words = seed, []
         for _ in range(50):
@@ -23,7 +23,7 @@ class RStream:
         for _ in range(625):
             state = (69069 * state + 1) % 2**32
             words.append(state)
-        # The first word is where R keeps its position, which is at the end of a block at first.
+        # The first word holds R's position, which starts at the end of a block.
         self._twister = np.random.RandomState()
         self._twister.set_state(("MT19937", np.array(words[1:], np.uint32), 624, 0, 0.0))
 

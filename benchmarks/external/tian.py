@@ -1,11 +1,11 @@
-"""The designs of Tian, Hurvich & Simonoff (2021), dataset by dataset as they drew them.
+"""The designs of Tian, Hurvich & Simonoff (2021), with their datasets drawn again.
 
 On the use of information criteria for subset selection in least squares regression,
-arXiv 1911.10191; code and results of every draw in the repository sentian/BOSSreg. A cell has one
-X and many y. Where the covariance of X is the identity, or X was made from its symmetric root (the
-wide cells), or its eigenvectors are blocks (Ex2-Ex4), the very same numbers come out here; where
-the signs of eigenvectors are the LAPACK's choice (Ex1 and Dense, rho > 0), X is another draw of the
-same law.
+arXiv 1911.10191; code and results of every draw are in the repository sentian/BOSSreg. A cell has
+one X and many y. If the covariance of X is the identity, or X was made from its symmetric root (the
+wide cells), or its eigenvectors are blocks (Ex2-Ex4), the numbers here are exactly the same. If the
+signs of eigenvectors depend on LAPACK (Ex1 and Dense, rho > 0), X is another draw from the same
+distribution.
 """
 
 import itertools
@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
 
 
 def cells(n: int, sizes: tuple[int, ...]) -> list[Cell]:
-    """All cells of n samples, by size first, so that what is compiled for a shape serves it all."""
+    """All cells of n samples, sorted by size first, so that compiled programs are reused."""
     grid = itertools.product(sizes, DESIGNS, CORRELATIONS, RATIOS)
     return [Cell(design, n, p, rho, snr) for p, design, rho, snr in grid]
 
@@ -100,7 +100,7 @@ def _symmetric_root(covariance: np.ndarray) -> np.ndarray:
 
 
 def _spectral_root(covariance: np.ndarray) -> np.ndarray:
-    """As MASS::mvrnorm has it: eigenvectors by falling eigenvalue, times the roots of these."""
+    """The root used by MASS::mvrnorm: eigenvectors by falling eigenvalue, times their roots."""
     if np.array_equal(covariance, np.eye(len(covariance))):
         return covariance[::-1]
     values, vectors = eigh(covariance, driver="evr")

@@ -1,4 +1,4 @@
-"""Run the optimum benchmark, all of it or the sections named, and write its tables.
+"""Run the optimum benchmark, all of it or some sections, and write its tables.
 
 python -m benchmarks.optimum [--quick] [SECTION ...]
 """

@@ -1,4 +1,4 @@
-"""Datasets of the benchmark, seeded, with the truth beside them: X (b, n, k), y (b, n), coef."""
+"""Seeded datasets of the benchmark, with the true effects: X (b, n, k), y (b, n), coef."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ def uniform(b: int, k: int, seed: int) -> Batch:
 
 
 def six(b: int, noise: float, seed: int) -> Batch:
-    """Six normal features, n = 200, effects 0, 2, 0, -1, 0.5, 0 and noise of a deviation."""
+    """Six normal features, n = 200, effects 0, 2, 0, -1, 0.5, 0 and noise of a given deviation."""
     rng = np.random.default_rng([seed, 2])
     X, coef = rng.normal(size=(b, 200, 6)), np.tile([0, 2, 0, -1, 0.5, 0], (b, 1))
     return Batch(X, _targets(X, coef, noise, rng), coef)
@@ -49,7 +49,7 @@ def chain(b: int, correlation: float, seed: int, effect: float = 1.0) -> Batch:
 def general(
     b: int, n: int, k: int, seed: int, *, ratio: float, correlation: float, real: float, kind: str
 ) -> Batch:
-    """A cell of the grid that the default is chosen on.
+    """A cell of the grid on which the default is chosen.
 
     Args:
         b: Datasets.

@@ -1,4 +1,4 @@
-"""What is measured of the default fit, a table a section."""
+"""Measurements of the default fit, one table for each section."""
 
 import itertools
 import time
@@ -15,9 +15,9 @@ from benchmarks.optimum.designs import Batch
 from bmjax import metrics
 
 Row = dict[str, Any]
-REPORTED, CHOOSING = 101, 7  # seeds of what is reported, and of what the default was chosen on
+REPORTED, CHOOSING = 101, 7  # seeds of the reported tables, and of those the default was chosen on
 
-# What could be the default; one fit from all features is what the paper does.
+# The candidates for the default; the paper makes one fit from all features.
 CANDIDATES: dict[str, dict[str, Any]] = {
     "one start, 0.1": {"initial_inclusion": 0.1},
     "one start, 0.5": {"initial_inclusion": 0.5},
@@ -51,7 +51,7 @@ def _counts(kept: np.ndarray, coef: np.ndarray) -> Row:
 
 
 def paper(quick: bool) -> list[Row]:
-    """The paper's designs, beside abess by BIC on the same datasets."""
+    """The paper's designs, compared with abess by BIC on the same datasets."""
     rows = []
     for k, b in [(10, 20)] if quick else [(10, 200), (30, 60), (50, 40), (100, 20)]:
         batch = designs.uniform(b, k, REPORTED)
@@ -71,7 +71,7 @@ def paper(quick: bool) -> list[Row]:
 
 
 def strong(quick: bool) -> list[Row]:
-    """From weak to no noise: does the default find the truth, and its noise?"""
+    """With weak to no noise: does the default find the true support and noise?"""
     rows = []
     for noise in (1, 0.1, 0.01, 0.001, 0):
         batch = designs.six(20 if quick else 100, noise, REPORTED)
@@ -112,7 +112,7 @@ def wide(quick: bool) -> list[Row]:
 
 
 def chain(quick: bool) -> list[Row]:
-    """One true feature in a chain of correlated columns: is it kept, and not its neighbour?"""
+    """One true feature in a chain of correlated columns: is it kept, rather than its neighbour?"""
     rows = []
     for correlation, effect in itertools.product((0.85, 0.95), (0.5, 1.0)):
         batch = designs.chain(20 if quick else 100, correlation, REPORTED, effect)
@@ -132,7 +132,7 @@ def chain(quick: bool) -> list[Row]:
 
 
 def permuted(quick: bool) -> list[Row]:
-    """The same support when columns are permuted and their signs turned?"""
+    """Is the support the same if columns are permuted and their signs flipped?"""
     rng, rows = np.random.default_rng(REPORTED), []
     cases = {
         "paper, k = 10": designs.uniform(20 if quick else 200, 10, REPORTED + 1),
@@ -153,7 +153,7 @@ def permuted(quick: bool) -> list[Row]:
 
 
 def enumeration(quick: bool) -> list[Row]:
-    """Fits from every subset of the features, at 0.99 and 0.5: is the best one reached?"""
+    """Fits from every subset of the features, at 0.99 and 0.5: is the best one found?"""
     rows = []
     cases = {
         "paper, k = 6": designs.uniform(10 if quick else 50, 6, REPORTED),
@@ -187,7 +187,7 @@ def enumeration(quick: bool) -> list[Row]:
 
 
 def cost(quick: bool) -> list[Row]:
-    """The default against one plain fit from 0.5, in a batch, in turn."""
+    """Time of the default and of one plain fit from 0.5, in a batch, taking turns."""
     from benchmarks.speed import clock
 
     rows = []
@@ -222,7 +222,7 @@ def cost(quick: bool) -> list[Row]:
 
 
 def grid(quick: bool) -> list[Row]:
-    """What the default was chosen on: designs and seeds apart from those reported."""
+    """The designs and seeds on which the default was chosen, separate from those reported."""
     cells = [
         (n, k, ratio, correlation, real, kind)
         for (n, k) in ((30, 100), (100, 20), (400, 20), (1000, 10))
@@ -270,7 +270,7 @@ def grid(quick: bool) -> list[Row]:
 
 
 def calibration(quick: bool) -> list[Row]:
-    """Averaged inclusion against how often the feature is real, in ten bins."""
+    """Averaged inclusion against the frequency with which the feature is real, in ten bins."""
     cases = [designs.uniform(40 if quick else 400, 10, REPORTED + 2)]
     if not quick:
         cases.append(designs.chain(400, 0.95, REPORTED + 2, 0.5))

@@ -1,1 +1,1 @@
-"""Outcomes that are not Gaussian, and groups of columns, beside rivals."""
+"""Outcomes that are not Gaussian, and groups of columns, compared with rivals."""

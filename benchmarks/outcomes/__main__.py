@@ -1,12 +1,13 @@
-"""Outcomes that are not Gaussian, and groups of columns, beside the rivals that users have.
+"""Outcomes that are not Gaussian, and groups of columns, compared with other packages.
 
 python -m benchmarks.outcomes [--quick] [SECTION ...]
 
-`logistic`: drawn designs of correlated columns, balanced and with few ones, beside abess
+`logistic`: simulated designs of correlated columns, balanced and with few ones, compared with abess
 (`LogisticRegression` under BIC and EBIC) and scikit-learn's L1 `LogisticRegressionCV`. `student`:
-designs with outliers and without, beside the Gaussian fit and Huber's loss with an L1 penalty.
-`groups`: categorical variables of eight levels among numbers, beside abess with groups and methods
-that judge each column alone. `real`: four data sets of two outcomes by repeated cross-validation.
+designs with and without outliers, compared with the Gaussian fit and Huber's loss with an L1
+penalty. `groups`: categorical variables of eight levels among numeric ones, compared with abess
+with groups and with methods that judge each column alone. `real`: four datasets with two outcomes,
+by repeated cross-validation.
 All methods get the same data and run in turn in one process, each once before it is timed.
 """
 

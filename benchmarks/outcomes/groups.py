@@ -1,4 +1,4 @@
-"""Drawn categorical variables of eight levels beside numbers: variables found, error of means."""
+"""Simulated categorical variables among numeric ones: variables found, error of means."""
 
 import numpy as np
 import pandas as pd
@@ -16,17 +16,17 @@ from benchmarks.outcomes.methods import (
 
 _DRAWS = 20
 _VARIABLES, _LEVELS, _NUMBERS = 12, 8, 20
-_ACTIVE = 3  # of either kind
+_ACTIVE = 3  # of each kind
 _FRESH = 2000
-_ABESS = 200  # most rows
+_ABESS = 200  # largest number of rows for abess
 
 
 def groups(quick: bool) -> pd.DataFrame:
     """Designs with dummies, each variable's levels a group: means over draws.
 
     A method that judges each column alone has found a variable if it keeps one of its columns.
-    abess 0.4.11 ends the process (`bad_alloc`) at 500 rows of these designs, whatever its options,
-    and so stands beside the others at 200 alone.
+    abess 0.4.11 crashes the process (`bad_alloc`) at 500 rows of these designs, whatever its
+    options, so it is compared with the others at 200 rows only.
     """
     dummies = _LEVELS - 1
     labels = [*np.repeat(np.arange(_VARIABLES), dummies), *range(_VARIABLES, _VARIABLES + _NUMBERS)]

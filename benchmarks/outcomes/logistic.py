@@ -1,4 +1,4 @@
-"""Drawn outcomes that are one of two: columns found, log loss on fresh rows, size of effects."""
+"""Simulated binary outcomes: columns found, log loss on fresh rows, size of effects."""
 
 import numpy as np
 import pandas as pd
@@ -7,12 +7,12 @@ import scipy.special
 
 from benchmarks.outcomes.methods import columns, effects, f1, log_loss, of_two, timed
 
-_FRESH = 5000  # rows that the log loss is taken on
+_FRESH = 5000  # rows on which the log loss is computed
 _DRAWS = 10
 
 
 def logistic(quick: bool) -> pd.DataFrame:
-    """Designs of two outcomes: medians and means over draws."""
+    """Designs with two outcomes: medians and means over draws."""
     methods = of_two()
     designs = [
         (n, k, rho, share)
@@ -54,7 +54,7 @@ def logistic(quick: bool) -> pd.DataFrame:
 
 
 def _level_for(eta: np.ndarray, share: float) -> float:
-    """The intercept at which the mean probability is a share."""
+    """The intercept at which the mean probability equals a share."""
     away: float = scipy.optimize.brentq(
         lambda level: scipy.special.expit(eta + level).mean() - share, -30, 30
     )  # type: ignore[assignment]

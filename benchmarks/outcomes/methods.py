@@ -1,4 +1,4 @@
-"""The methods that are compared, each a function of X and y, and what they are judged by."""
+"""The methods compared, each a function of X and y, and the measures used."""
 
 import time
 import warnings
@@ -12,12 +12,12 @@ import bmjax
 
 
 class Found(NamedTuple):
-    """What a method has found.
+    """The result of a method.
 
     Attributes:
         coef: Effects of the columns.
         intercept: The level.
-        posterior: Where effects are averaged over supports, the posterior.
+        posterior: The posterior, if effects are averaged over supports.
     """
 
     coef: np.ndarray
@@ -26,13 +26,13 @@ class Found(NamedTuple):
 
     @property
     def kept(self) -> np.ndarray:
-        """The columns that are said to act."""
+        """The columns that the method says are active."""
         if self.posterior is None:
             return self.coef != 0
         return np.asarray(self.posterior.probability) > 0.5
 
     def log_odds(self, X: np.ndarray) -> np.ndarray:
-        """Those of a one at new samples, by the probability averaged over supports if it is."""
+        """Log-odds of outcome 1 at new samples, from the averaged probability if there is one."""
         if self.posterior is None:
             return X @ self.coef + self.intercept
         chance = np.asarray(self.posterior.predict(X), float)
@@ -115,7 +115,7 @@ def huber_lasso(X: np.ndarray, y: np.ndarray) -> Found:
 
 
 def of_two() -> dict[str, Method]:
-    """The methods for an outcome that is one of two."""
+    """The methods for a binary outcome."""
     return {
         "bmjax": masked(family="logistic"),
         "bmjax posterior": averaged(family="logistic"),
@@ -126,7 +126,7 @@ def of_two() -> dict[str, Method]:
 
 
 def timed(method: Method, X: np.ndarray, y: np.ndarray) -> tuple[Found, float]:
-    """What a method finds, and the seconds it takes."""
+    """The result of a method, and the seconds it takes."""
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -140,7 +140,7 @@ def log_loss(y: np.ndarray, log_odds: np.ndarray) -> float:
 
 
 def f1(kept: np.ndarray, acts: np.ndarray) -> float:
-    """Harmonic mean of precision and recall of what is kept."""
+    """Harmonic mean of precision and recall of the kept columns."""
     return 2 * np.sum(kept & acts) / (kept.sum() + acts.sum())
 
 
@@ -153,7 +153,7 @@ def columns(rng: np.random.Generator, n: int, k: int, rho: float) -> np.ndarray:
 
 
 def effects(rng: np.random.Generator, k: int, active: int = 5) -> np.ndarray:
-    """A few columns that act, of either sign, by .5 to 1.5."""
+    """Effects of a few active columns, of either sign, from .5 to 1.5."""
     coef = np.zeros(k)
     chosen = rng.choice(k, active, replace=False)
     coef[chosen] = rng.choice([-1, 1], active) * rng.uniform(0.5, 1.5, active)

@@ -1,4 +1,4 @@
-"""Real outcomes that are one of two, by repeated cross-validation."""
+"""Real binary outcomes, by repeated cross-validation."""
 
 import numpy as np
 import pandas as pd
@@ -10,29 +10,29 @@ from benchmarks.outcomes.methods import log_loss, of_two, timed
 from benchmarks.practice.datasets import Real, from_package, split_off
 
 _FOLDS = 5
-_FEW, _REPEATS = 1000, 4  # of data with so few rows the folds are drawn again
+_FEW, _REPEATS = 1000, 4  # if the data have fewer rows than this, the folds are repeated
 
 
 def default() -> Real:
-    """`Default` of ISLR: who of 10 000 holders of credit cards did not pay."""
+    """`Default` of ISLR: which of 10 000 holders of credit cards did not pay."""
     frame = from_package("ISLR", "Default")
     return split_off(frame.assign(default=frame["default"] == "Yes"), "default")
 
 
 def caravan() -> Real:
-    """`Caravan` of ISLR: who of 5822 customers bought an insurance, of 85 facts on them."""
+    """`Caravan` of ISLR: which of 5822 customers bought an insurance, from 85 facts on them."""
     frame = from_package("ISLR", "Caravan")
     return split_off(frame.assign(Purchase=frame["Purchase"] == "Yes"), "Purchase")
 
 
 def birth_weight() -> Real:
-    """`birthwt` of MASS: who of 189 babies weighed less than 2.5 kg; without the weight itself."""
+    """`birthwt` of MASS: which of 189 babies weighed less than 2.5 kg; the weight is left out."""
     frame = from_package("MASS", "birthwt").drop(columns="bwt")
     return split_off(frame.assign(race=frame["race"].astype(str)), "low")
 
 
 def speech() -> Real:
-    """`pd_speech` of modeldata: who of 252 people has Parkinson's disease, of 750 sounds."""
+    """`pd_speech` of modeldata: which of 252 people have Parkinson's disease, from 750 sounds."""
     frame = from_package("modeldata", "pd_speech")
     return split_off(frame.assign(**{"class": frame["class"] == "PD"}), "class")
 
@@ -41,7 +41,7 @@ _SETS = {"birthwt": birth_weight, "Default": default, "Caravan": caravan, "pd_sp
 
 
 def real(quick: bool) -> pd.DataFrame:
-    """Log loss and area under the curve on the rows left out, columns kept, seconds a fit."""
+    """Log loss and area under the curve on left-out rows, columns kept, seconds per fit."""
     methods = of_two()
     rows = []
     for name, load in list(_SETS.items())[: 1 if quick else None]:

@@ -1,4 +1,4 @@
-"""Drawn outcomes with outliers, with heavy tails and without: columns found, error of effects."""
+"""Simulated outcomes with and without outliers and heavy tails: columns found, error of effects."""
 
 import numpy as np
 import pandas as pd

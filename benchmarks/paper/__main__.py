@@ -1,4 +1,4 @@
-"""Make the figures of the paper, all of them or those named, and hold them against its claims.
+"""Make the figures of the paper, all or some of them, and check them against its claims.
 
 python -m benchmarks.paper [--quick] [--redraw] [FIGURE ...]
 """
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _printed(title: str, claims: list[Claim]) -> Table:
-    """The claims side by side with what was found."""
+    """The claims and the results, side by side."""
     table = Table(title=title, title_justify="left", show_lines=True)
     for heading in ("the paper", "here", "holds"):
         table.add_column(heading)

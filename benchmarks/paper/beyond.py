@@ -1,4 +1,4 @@
-"""Beyond the paper: rivals and designs that it left out, and what the start of BM decides."""
+"""Beyond the paper: rivals and designs that it left out, and the influence of the start of BM."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +31,7 @@ QUICK = {name: (DESIGNS[name][0], 10) for name in ("paper, k = 10",)}
 THRESHOLDS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 1e5)
 RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.95)
 CURVE = "scikit-learn ARD, threshold "
-HINDSIGHT = "ARD (threshold in hindsight)"  # no user could choose it, so it is no rival
+HINDSIGHT = "ARD (threshold in hindsight)"  # a user could not choose it, so it is not a rival
 CHAMPIONS = ("BM", "BM (default)")
 
 BM = {
@@ -51,7 +51,7 @@ RIVALS = {
 
 
 def measure_rivals(quick: bool) -> Table:
-    """Every method on every design; ARD with exact zeros where least squares leaves a residual."""
+    """Every method on every design; ARD has exact zeros if least squares leaves a residual."""
 
     def methods(design: str) -> dict[str, Any]:
         exact = {} if design == "wide" else {"ARD": baselines.ard}
@@ -61,7 +61,7 @@ def measure_rivals(quick: bool) -> Table:
 
 
 def measure_starts(quick: bool) -> Table:
-    """BM from each initial inclusion on every design, beside the default and best subset."""
+    """BM from each initial inclusion on every design, with the default and best subset."""
     starts = {
         f"BM from {rate:g}": batched(partial(bmjax.fit_batch, initial_inclusion=rate))
         for rate in RATES
@@ -78,7 +78,7 @@ def _over_designs(methods: Callable[[str], dict[str, Any]], quick: bool, key: ja
 
 
 def claims_of_rivals(table: Table) -> list[Claim]:
-    """For each design the F1 of all, and BM against the best other method on the same datasets."""
+    """For each design, the F1 of all, and BM against the best rival on the same datasets."""
     found = []
     for design, rows in table.groupby("design", sort=False):
         rows = _with_best_threshold(rows)
@@ -90,7 +90,7 @@ def claims_of_rivals(table: Table) -> list[Claim]:
 
 
 def claims_of_starts(table: Table) -> list[Claim]:
-    """For each design the best start, and what 0.5 and the default lose against it."""
+    """For each design, the best start, and the loss of 0.5 and the default against it."""
     found = []
     for design, rows in table.groupby("design", sort=False):
         by = rows.set_index("method")
@@ -175,7 +175,7 @@ def draw_rivals(table: Table) -> Picture:
 
 
 def draw_starts(table: Table) -> Picture:
-    """One panel a design."""
+    """One panel for each design."""
     figure = Picture(figsize=(13, 6.4), layout="constrained")
     panels = figure.subplots(2, 4, sharex=True).ravel()
     for axes, (design, rows) in zip(panels, table.groupby("design", sort=False), strict=False):

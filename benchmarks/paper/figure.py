@@ -1,4 +1,4 @@
-"""What a figure of this benchmark is, what is said of a claim, and how curves are told apart."""
+"""The types of a figure and a claim of this benchmark, and the style of its curves."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ Table = Any
 
 
 class Claim(NamedTuple):
-    """A claim of the paper and what was found here.
+    """A claim of the paper and the result found here.
 
     Attributes:
-        paper: What the paper says.
-        here: What was measured.
-        holds: "yes", "no", or in what respect it does not.
+        paper: The claim of the paper.
+        here: The measurement.
+        holds: "yes", "no", or in which respect it does not hold.
     """
 
     paper: str
@@ -24,13 +24,13 @@ class Claim(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure: numbers first, and picture and verdict from the numbers alone.
+    """A figure: its numbers are made first; picture and verdict come from the numbers only.
 
     Attributes:
         title: One line.
-        measure: Makes the table; its argument is whether a quick look is enough.
+        measure: Makes the table; its argument says whether a quick look is enough.
         draw: Draws a table.
-        claims: Holds a table against the paper's claims.
+        claims: Compares a table with the paper's claims.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Figure 1: how the estimators shrink a single feature, and Bayesian masking beside them."""
+"""Figure 1: how the estimators and Bayesian masking shrink a single feature."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ SAMPLES, ALPHA = 20, 12.0  # noise precision 1, x'x = n, so the Lasso shifts by 
 def measure(quick: bool) -> Table:
     """Each estimator along a line of least-squares estimates, the residual held fixed.
 
-    BM is fitted by EM, for with its masks free it has no closed form. `FAB` is the mean over the
-    noise of the closed form of section 4.3, at random masks, the same ones all along the line.
+    BM is fitted by EM, because it has no closed form if its masks are free. `FAB` is the mean over
+    the noise of the closed form of section 4.3, at random masks that are the same along the line.
     """
     rng = np.random.default_rng(0)
     x, residual = np.ones(SAMPLES), rng.normal(size=SAMPLES)
@@ -42,7 +42,7 @@ def measure(quick: bool) -> Table:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Constant shift, shift that fades, none."""
+    """Claims: a constant shift, a shift that fades, or no shift."""
     truth = table["least squares"]
     large, medium = truth.abs() >= 1.5, truth.abs().between(0.75, 1.5, inclusive="left")
 

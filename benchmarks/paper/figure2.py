@@ -1,4 +1,4 @@
-"""Figure 2: two features, the first irrelevant: who prunes it, and what the other one becomes."""
+"""Figure 2: two features, the first irrelevant: which method prunes it, and the other's effect."""
 
 from functools import partial
 
@@ -92,7 +92,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def draw(table: Table) -> Picture:
-    """Box plots of the second effect, and the frequency of pruning the first."""
+    """Draw box plots of the second effect, and the frequency of pruning the first."""
     figure = Picture(figsize=(8, 3.8), layout="constrained")
     boxes, bars = figure.subplots(1, 2)
     names = list(METHODS)

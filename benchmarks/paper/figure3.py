@@ -1,7 +1,7 @@
-"""Figure 3: how the irrelevant feature of two is driven out, by EM steps and by gradient steps.
+"""Figure 3: how the irrelevant one of two features is removed, by EM and by gradient steps.
 
-Starts lie on the paper's diagonal of (weight, inclusion) of the irrelevant feature, the other
-feature at its true values. A start is done when the inclusion is below 1e-3.
+Starts lie on the paper's diagonal of (weight, inclusion) of the irrelevant feature, with the other
+feature at its true values. A run is done when the inclusion is below 1e-3.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Walk = tuple[bmjax.State, Any]
 
 
 def problem() -> bmjax.Problem:
-    """100 samples, the noise precision known, nothing pruned before the end of the walk."""
+    """A problem of 100 samples with known noise precision; nothing is pruned before the end."""
     data = jax.jit(partial(simulate.two_features, pairs=50))(jax.random.key(3))
     return bmjax.Problem(data.X.T, data.y, jnp.asarray(PRECISION), jnp.asarray(0.0))
 
@@ -95,7 +95,7 @@ def steps_needed(
 
 
 def measure(quick: bool) -> Table:
-    """Trajectories, and the steps needed over two grids: starts x rates, weights x inclusions."""
+    """The trajectories, and the steps needed on two grids: starts x rates, weights x inclusions."""
     data = problem()
     walked = [_walked(data, algorithm) for algorithm in RATES]
     side = 7 if quick else 20
@@ -116,7 +116,7 @@ def _walked(data: bmjax.Problem, algorithm: str) -> Table:
         done = course[:, 1] < DONE
         steps = int(np.argmax(done)) if done.any() else len(course) - 1
         near = np.abs(course[:steps, 0]) < NEAR
-        # Each step while it moves fast, every tenth later, and the last.
+        # Every step while it moves fast, every tenth step later, and the last one.
         kept = [i for i in range(steps + 1) if i <= 20 or i % 10 == 0 or i == steps]
         part = pd.DataFrame(course[kept], columns=["weight", "inclusion"])
         rows.append(
@@ -150,7 +150,7 @@ def _grid(data: bmjax.Problem, starts: np.ndarray, rates: np.ndarray) -> Table:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Steps from each of the ten starts, and who is slowed near weight zero."""
+    """Steps from each of the ten starts, and the methods that are slowed near weight zero."""
     walked = table[table["panel"] == "trajectory"]
     by = walked.groupby(["algorithm", "start"]).first()
     steps = {name: by.loc[name, "steps"].to_numpy() for name in RATES}
@@ -208,7 +208,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def draw(table: Table) -> Picture:
-    """The paper's three panels above; steps by start and the two grids below."""
+    """Draw the paper's three panels above, and steps by start and the two grids below."""
     figure = Picture(figsize=(13, 8), layout="constrained")
     upper, lower = figure.subplots(2, 3)
     walked = table[table["panel"] == "trajectory"]

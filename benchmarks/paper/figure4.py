@@ -23,10 +23,10 @@ CAPS = (*(int(3 * 1.5**i) for i in range(21)), 100_000)
 
 
 def measure(quick: bool) -> Table:
-    """Each fit again and again with a larger cap on its steps, each time from the start.
+    """Repeat each fit with a larger and larger cap on its steps, each time from the start.
 
-    So what stands at a time is what a user would have had then; nothing is recorded inside the
-    fit that would slow it. Compile time is not counted.
+    So the value at a time is the one a user would have had then, and nothing that would slow the
+    fit is recorded inside it. Compile time is not counted.
     """
     draw_one = jax.jit(partial(simulate.uniform_design, k=10 if quick else 50))
     rows = []
@@ -65,7 +65,7 @@ def _finished(fit: Callable[[], bmjax.Result]) -> bmjax.Result:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Time until all prunings that a fit ends with, and how many of them are wrong."""
+    """Time until a fit has made all its prunings, and how many of them are wrong."""
     table = table.assign(
         last=table.groupby(["algorithm", "dataset"])["correctly pruned"].transform("last")
     )
@@ -110,7 +110,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def draw(table: Table) -> Picture:
-    """One line a dataset."""
+    """One line for each dataset."""
     figure = Picture(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     looks = {

@@ -29,7 +29,7 @@ def wrongly_pruned(found: Outcomes, truth: np.ndarray) -> np.ndarray:
 
 
 def measure(quick: bool) -> Table:
-    """100 datasets for each k with n = 20 k, in each dataset every method."""
+    """Fit 100 datasets for each k with n = 20 k by every method."""
     key = jax.random.key(5)
     return pd.concat(
         summary(monte_carlo(partial(simulate.uniform_design, k=k), METHODS, key, repeats), {"k": k})
@@ -38,7 +38,7 @@ def measure(quick: bool) -> Table:
 
 
 def summary(study: Study, labels: dict[str, object], champions: tuple[str, ...] = ("BM",)) -> Table:
-    """A row a method: means, and by how much each champion is better in F1, dataset by dataset."""
+    """One row per method: means, and the paired lead of each champion over it in F1."""
     rows = []
     for name, found in study.outcomes.items():
         row = {**labels, "method": name, "datasets": len(study.truth)}

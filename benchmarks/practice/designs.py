@@ -6,13 +6,13 @@ import numpy as np
 from benchmarks.optimum.designs import Batch
 from bmjax import simulate
 
-# Real features among idle ones, so that under correlation each has idle neighbours.
+# Real features lie among idle ones, so each has idle neighbours under correlation.
 EFFECTS = (1.0, 0.0, -1.0, 0.0, 0.8, 0.0, 0.5, 0.0, 0.3, 0.0)
 SEED = 211
 
 
 def draw(b: int) -> dict[str, Batch]:
-    """The designs, b datasets each."""
+    """The designs, with b datasets each."""
     return {
         "normal, n = 200": _normal(b, 200, 0.0),
         "correlated 0.7, n = 200": _normal(b, 200, 0.7),

@@ -23,11 +23,11 @@ class Exact(NamedTuple):
     best: np.ndarray
 
     def above(self, support: np.ndarray) -> float:
-        """By how much the BIC of the model of these features is above the lowest."""
+        """By how much the BIC of the model with these features is above the lowest."""
         return float(self.bic[number(support)] - self.bic.min())
 
     def rank(self, support: np.ndarray) -> int:
-        """How many models have a lower BIC than that of these features, plus one."""
+        """Number of models with a lower BIC than the one with these features, plus one."""
         return 1 + int(np.sum(self.bic < self.bic[number(support)]))
 
 
@@ -35,18 +35,18 @@ def enumerate_models(X: np.ndarray, y: np.ndarray) -> Exact:
     """Score every subset of the columns of X.
 
     Args:
-        X: Features (n, k); some hundred bytes a subset are held.
+        X: Features (n, k); some hundred bytes are held for each subset.
         y: Target (n,).
 
     Returns:
-        The models and what follows from them.
+        The models and their probabilities.
     """
     n, k = X.shape
     squares = residual_squares(X, y)
     bic = n * np.log(squares / n) + np.log(n) * sum((np.arange(2**k) >> j) & 1 for j in range(k))
     weights = np.exp((bic.min() - bic) / 2)
     probability = weights / weights.sum()
-    # Row-major order has the last bit in front.
+    # In row-major order the last bit comes first.
     cube = probability.reshape((2,) * k)
     inclusion = [cube.take(1, axis=k - 1 - j).sum() for j in range(k)]
     best = (int(bic.argmin()) >> np.arange(k)) & 1
@@ -56,16 +56,16 @@ def enumerate_models(X: np.ndarray, y: np.ndarray) -> Exact:
 def residual_squares(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The residual sum of squares of y on an intercept and each subset of columns, (2^k,).
 
-    Feature by feature, the cross-products of what is left are either only freed of its row and
-    column (feature out) or swept by it first (feature in), so that all subsets share their work:
-    a few dozen operations each, whatever k.
+    Feature by feature, the remaining cross-products either lose its row and column (feature out),
+    or are swept by it first (feature in), so that all subsets share their work. This takes a few
+    dozen operations per subset, whatever k.
 
     Args:
         X: Features (n, k), linearly independent of each other and of the intercept.
         y: Target (n,).
 
     Returns:
-        The sums; bit j of the position says whether column j is in.
+        The sums; bit j of the index says whether column j is in.
     """
     columns = np.column_stack([X, y]).astype(np.float64)
     columns -= columns.mean(axis=0)
@@ -89,5 +89,5 @@ def least_squares(X: np.ndarray, y: np.ndarray, support: np.ndarray) -> np.ndarr
 
 
 def number(support: np.ndarray) -> int:
-    """The position of a subset in what `residual_squares` returns."""
+    """The index of a subset in the output of `residual_squares`."""
     return int(np.sum(np.asarray(support, dtype=np.int64) << np.arange(len(support))))

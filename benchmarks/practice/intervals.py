@@ -1,4 +1,4 @@
-"""Intervals of 95 % for effects, and how often they hold the truth."""
+"""Intervals of 95 % for effects, and how often they contain the truth."""
 
 import itertools
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from benchmarks.optimum.designs import Batch
 
 LEVEL = 0.95
 _NORMAL = 1.96
-# Upper ends of the groups that effects are put in by their size.
+# Upper limits of the groups of effects by size.
 _SIZES = (0.0, 0.3, 0.5, 0.8, 1.0)
 
 
@@ -25,17 +25,17 @@ class Intervals(NamedTuple):
 
 
 def masking(batch: Batch) -> Intervals:
-    """Of the default fit: coef +- 1.96 standard errors."""
+    """Intervals of the default fit: coef +- 1.96 standard errors."""
     r = bmjax.fit_batch(batch.X, batch.y, intercept=True, uncertainty=True)
     return _around(np.asarray(r.coef), _NORMAL * np.asarray(r.standard_errors), r.support)
 
 
 def bootstrap(batch: Batch, kept: np.ndarray, resamples: int, key: jax.Array) -> Intervals:
-    """Of the default fit, percentiles over resamples; one dataset after another.
+    """Percentile intervals of the default fit over resamples, one dataset after another.
 
     Args:
         batch: Datasets.
-        kept: What the fits of the datasets themselves kept, (b, k).
+        kept: The features kept by the fits to the datasets themselves, (b, k).
         resamples: Resamples of each dataset.
         key: A JAX random key.
     """
@@ -49,7 +49,7 @@ def bootstrap(batch: Batch, kept: np.ndarray, resamples: int, key: jax.Array) ->
 
 
 def least_squares(batch: Batch, support: np.ndarray) -> Intervals:
-    """Of least squares with an intercept on given features (b, k), by Student's t."""
+    """Intervals of least squares with an intercept on given features (b, k), by Student's t."""
     X, y = batch.X - batch.X.mean(axis=1, keepdims=True), batch.y - batch.y.mean(1, keepdims=True)
     X = X * support[:, None, :]
     inverse = np.linalg.inv(X.mT @ X + np.eye(X.shape[2]) * ~support[:, None, :])
@@ -65,10 +65,10 @@ def groups(coef: np.ndarray, kept: np.ndarray) -> dict[str, np.ndarray]:
 
     Args:
         coef: True effects, (b, k).
-        kept: What the fits kept, (b, k).
+        kept: The features kept by the fits, (b, k).
 
     Returns:
-        All real features, those of them at places that every fit kept, and those of each size.
+        All real features, those at positions that every fit kept, and those of each size.
     """
     real, size = coef != 0, np.abs(coef)
     found = {"real": real, "kept in every dataset": real & kept.all(axis=0), "0": ~real}
@@ -78,16 +78,16 @@ def groups(coef: np.ndarray, kept: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score(intervals: Intervals, coef: np.ndarray, of: np.ndarray) -> dict[str, float]:
-    """Coverage over some of the features; a pruned one has the interval [0, 0] if that is given.
+    """Coverage over some features; a pruned one has the interval [0, 0] if that is given.
 
     Args:
-        intervals: What to score.
+        intervals: The intervals to score.
         coef: True effects, (b, k).
         of: The features to score it on, (b, k).
 
     Returns:
-        How many features, the share kept, coverage among these and its Monte Carlo error,
-        coverage among all, and the mean length of the intervals of those kept.
+        The number of features, the share kept, coverage among these and its Monte Carlo error,
+        coverage among all, and the mean length of the intervals of kept features.
     """
     covered = (intervals.lower <= coef) & (coef <= intervals.upper)
     kept = intervals.kept & of

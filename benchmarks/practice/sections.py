@@ -1,4 +1,4 @@
-"""What is measured, a function a section; each returns its tables by name."""
+"""The measurements, one function per section; each returns its tables by name."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ Tables = dict[str, pd.DataFrame]
 
 
 def real(quick: bool) -> Tables:
-    """Real datasets: what a fit keeps, beside the exact probabilities of all 2^k models."""
+    """Real datasets: the features a fit keeps, and exact probabilities of all 2^k models."""
     features, summary = [], []
     for name, load in list(datasets.DATASETS.items())[: 2 if quick else None]:
         X, y, names = load()
@@ -45,7 +45,7 @@ def real(quick: bool) -> Tables:
 
 
 def coverage(quick: bool) -> Tables:
-    """How often intervals of 95 % hold the true effect: the fit's, least squares', bootstrap's."""
+    """Coverage of 95 % intervals: those of the fit, of least squares and of the bootstrap."""
     rows = []
     drawn = designs.draw(20 if quick else 1000)
     for name, batch in drawn.items():
@@ -60,7 +60,7 @@ def coverage(quick: bool) -> Tables:
 
 
 def stability(quick: bool) -> Tables:
-    """Stability selection on the diabetes data, beside the exact probabilities; and its time."""
+    """Stability selection on the diabetes data, with the exact probabilities; and its time."""
     X, y, names = datasets.diabetes()
     resamples = 50 if quick else 1000
 
@@ -87,7 +87,7 @@ def stability(quick: bool) -> Tables:
 
 
 def _summary(exact: Exact, kept: np.ndarray, rival: np.ndarray, names: list[str]) -> Row:
-    """One dataset in a row: what the fit kept, and abess, beside all models."""
+    """One row per dataset: the features kept by the fit and by abess, ranked among all models."""
 
     def listed(features: np.ndarray) -> str:
         return " ".join(np.array(names)[features]) or "none"
@@ -120,7 +120,7 @@ def _closed(batch: Batch) -> dict[str, Intervals]:
 
 
 def _coverage(design: str, batch: Batch, found: dict[str, Intervals]) -> list[Row]:
-    """A row a method and group of features."""
+    """One row for each method and group of features."""
     return [
         {"design": design, "datasets": len(batch.y), "effects": group, "intervals": method}
         | intervals.score(given, batch.coef, features)

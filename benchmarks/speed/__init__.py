@@ -1,1 +1,1 @@
-"""How fast, against whom, and where it ends: `python -m benchmarks.speed`."""
+"""Speed of the package, compared with rivals, and its limits: `python -m benchmarks.speed`."""

@@ -1,4 +1,4 @@
-"""Run the speed benchmark, all of it or the sections named, and write its tables and pictures.
+"""Run the speed benchmark, all of it or some sections, and write its tables and pictures.
 
 python -m benchmarks.speed [--quick] [SECTION ...]
 """
@@ -8,7 +8,7 @@ import os
 # Both sides get the same threads: as many as there are cores.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, str(len(os.sched_getaffinity(0))))
-# A section may work in processes of their own, which need the accelerator's memory too.
+# A section may start processes of its own, which need the accelerator's memory too.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax  # noqa: E402 the thread counts above are read at import
@@ -54,7 +54,7 @@ def main() -> None:
     if not gpu.present():
         print("no GPU here: all figures are of the CPU")
     for section, rows, line, quick in made:
-        if not rows:  # nothing to measure it on
+        if not rows:  # there is no device to measure it on
             continue
         table = pd.DataFrame(rows)
         if not quick:

@@ -1,7 +1,7 @@
 """Timing that can be trusted on a shared machine.
 
-Both sides of a comparison run in one process, in turn, after a first call each that is not
-counted; the device is waited for; ratios are taken turn by turn and their median is quoted.
+Both sides of a comparison run in one process and take turns, after one call of each that is not
+counted. Timing waits for the device. Ratios are taken turn by turn, and their median is reported.
 """
 
 import time
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """Wall time of one call, the device waited for."""
+    """Wall time of one call, including the wait for the device."""
     begin = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - begin

@@ -1,11 +1,12 @@
-"""Sides that take turns in a process of their own, each call under a time limit.
+"""Run sides that take turns in their own process, each call under a time limit.
 
-A side that takes too long, asks for more memory than there is, or brings the process down is out,
-and the others begin again without it: so all figures of a side come from one process, and a rival
-that may take hours costs no more than its limit. Sides that compile have a first call that is kept
-apart; nothing is cached on disk. `together` has all sides in one process, turn by turn; `apart`
-gives each its own, where peak memory is asked for. `CPU s` are of all threads of that process, not
-of workers that it starts; the sides have the same cores and the same `OMP_NUM_THREADS`.
+A side that takes too long, asks for more memory than there is, or crashes the process is dropped,
+and the others start again without it. So all figures of a side come from one process, and a rival
+that may take hours costs no more than its limit. Sides that compile have a first call that is
+reported separately; nothing is cached on disk. `together` runs all sides in one process, turn by
+turn; `apart` gives each its own process, if peak memory is needed. `CPU s` counts all threads of
+that process, but not workers that it starts; the sides have the same cores and the same
+`OMP_NUM_THREADS`.
 """
 
 import importlib
@@ -24,14 +25,14 @@ NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 class Case(NamedTuple):
-    """What is to be done, and by whom.
+    """The task, and the sides that do it.
 
     Attributes:
-        draw: From a turn to what every side is given, and the truth. Not timed.
-        sides: Functions of what is given, by name.
-        score: From a result and the truth to numbers. Not timed.
-        compiled: The sides that have a first call.
-        parts: The share of the work that a side does, where it is not all; seconds are scaled up.
+        draw: Returns the input for every side in a turn, and the truth. Not timed.
+        sides: Functions of the input, by name.
+        score: Returns numbers from a result and the truth. Not timed.
+        compiled: The sides that have a separate first call.
+        parts: The share of the work that a side does, if not all; seconds are scaled up.
     """
 
     draw: Callable[[int], tuple[tuple[Any, ...], Any]]
@@ -43,32 +44,32 @@ class Case(NamedTuple):
 
 @dataclass
 class Run:
-    """The calls of one side: the first, if it compiles, the others, and why there are no more."""
+    """The calls of one side: the first, if it compiles, the others, and why it ended."""
 
     first: dict[str, Any] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
 
     def values(self, name: str) -> np.ndarray:
-        """A measured number of each call but the first, NaN if there was none."""
+        """A measured number for each call but the first; NaN if there was none."""
         return np.array([call[name] for call in self.calls] or [np.nan], float)
 
     def last(self, name: str) -> float:
-        """A measured number as it was after the last call."""
+        """A measured number after the last call."""
         calls = [call for call in (self.first, *self.calls) if call]
         return calls[-1][name] if calls else np.nan
 
 
 def selection(result: Any, truth: np.ndarray) -> dict[str, float]:
-    """What was kept, beside the truth; of a batch the means.
+    """Compare the kept features with the truth; for a batch, return means.
 
     Args:
-        result: What a fit returns, or coefficients that are 0 where pruned, (k,) or (b, k).
+        result: The result of a fit, or coefficients that are 0 if pruned, (k,) or (b, k).
         truth: The true effects.
 
     Returns:
-        F1 of the features kept and of those pruned, how many were kept falsely and missed, and
-        iterations (NaN where the result does not tell).
+        F1 of the features kept and of those pruned, how many were falsely kept and missed, and
+        iterations (NaN if the result does not report them).
     """
     kept = np.asarray(getattr(result, "support", result)) != 0
     real = truth[: len(kept)] != 0 if kept.ndim == 2 else truth != 0
@@ -82,7 +83,7 @@ def selection(result: Any, truth: np.ndarray) -> dict[str, float]:
 
 
 def _f1(named: np.ndarray, sought: np.ndarray) -> float:
-    # In NumPy: JAX would compile for every shape, in a process whose memory is looked at.
+    # In NumPy: JAX would compile for every shape, in a process whose memory is measured.
     hits, all_of_both = (named & sought).sum(axis=-1), named.sum(axis=-1) + sought.sum(axis=-1)
     return float(np.mean(np.where(all_of_both == 0, 1, 2 * hits / np.maximum(all_of_both, 1))))
 
@@ -90,7 +91,7 @@ def _f1(named: np.ndarray, sought: np.ndarray) -> float:
 def play(
     module: str, maker: str, arguments: Sequence[Any], names: Sequence[str], turns: int
 ) -> Iterator[dict[str, Any]]:
-    """In the process of the sides: before a call whose it is, after it what it took."""
+    """In the process of the sides: yield the side before a call, and its costs after it."""
     process.cap_memory()
     case: Case = getattr(importlib.import_module(module), maker)(*arguments)
     for turn in range(-1, turns):
@@ -112,7 +113,7 @@ def play(
                 "maps": process.memory_maps(),
                 **case.score(result, truth),
             }
-            del given, truth, result  # before the next are drawn: memory is looked at
+            del given, truth, result  # before the next data are drawn, because memory is measured
             yield measured
 
 
@@ -130,14 +131,14 @@ def together(
     """Let the sides take turns in one process.
 
     Args:
-        module: Where the maker is.
+        module: The module of the maker.
         maker: The function that makes the `Case`.
-        arguments: What it is called with, numbers and text.
-        names: The sides that play, in their order.
-        turns: How many, beside the first call.
-        limit: Most seconds of a call, with what is drawn for it.
-        total: Most seconds of a process.
-        double: Whether JAX has float64.
+        arguments: Its arguments, numbers and text.
+        names: The sides that take part, in order.
+        turns: Number of turns, not counting the first call.
+        limit: Maximum number of seconds of a call, with the drawing of its data.
+        total: Maximum number of seconds of a process.
+        double: Whether JAX uses float64.
 
     Returns:
         The calls of each side.
@@ -157,7 +158,7 @@ def together(
                 elif side is not None:
                     runs[side].calls.append(item)
         except (TimeoutError, ChildProcessError) as error:
-            if side is None:  # not even begun: a fault of the benchmark
+            if side is None:  # not even started: a fault of the benchmark
                 raise
             runs[side].ended = str(error)
             done[side] = runs[side]
@@ -176,14 +177,14 @@ def apart(
     turns: int,
     **options: Any,
 ) -> Runs:
-    """The same, each side in a process of its own, one after another."""
+    """The same, with each side in its own process, one after another."""
     return {
         name: together(module, maker, arguments, [name], turns, **options)[name] for name in names
     }
 
 
 def row(runs: Runs, scores: Sequence[str]) -> dict[str, Any]:
-    """Time and quality of each side, and how many times as long the rivals of the first take."""
+    """Time and quality of each side, and the ratio of the rivals' times to the first side's."""
     ours = next(iter(runs.values()))
     columns: dict[str, Any] = {}
     for name, run in runs.items():
@@ -201,11 +202,11 @@ def row(runs: Runs, scores: Sequence[str]) -> dict[str, Any]:
 
 
 def memory(runs: Runs, size: float) -> dict[str, Any]:
-    """Peak memory of sides apart, and how many times X it is above that of the first side's.
+    """Peak memory of each side, and its excess over the first side's, in multiples of X.
 
     Args:
-        runs: The sides, of which the first only has X made.
-        size: Of X, in MB.
+        runs: The sides; the first one only makes X.
+        size: Size of X, in MB.
     """
     idle, *others = runs.items()
     columns: dict[str, Any] = {"X MB": size, f"{idle[0]} peak MB": idle[1].last("peak MB")}

@@ -1,4 +1,4 @@
-"""The datasets of the speed benchmark, seeded, made on the host, and the F1 of pruning."""
+"""The seeded datasets of the speed benchmark, made on the host, and the F1 of pruning."""
 
 from functools import partial
 from typing import Any
@@ -8,10 +8,10 @@ import numpy as np
 import bmjax
 from bmjax import metrics
 
-# One fit from one start, which is what the rivals' algorithms do too.
+# One fit from one start, as in the rivals' algorithms.
 plain_fit = partial(bmjax.fit, initial_inclusion=0.5)
 plain_fit_batch = partial(bmjax.fit_batch, initial_inclusion=0.5)
-# The effects of a design of few real features among many, in noise of variance 1.
+# The effects in a design with few real features among many, with noise variance 1.
 EFFECTS = (3, -2, 1.5, 1, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6)
 
 
@@ -39,13 +39,13 @@ def uniform_design(
 def normal_design(
     shape: tuple[int, ...], seed: int, dtype: Any = np.float64, targets: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Normal features, of which ten act, or half of them if that is fewer; noise 1.
+    """Normal features, of which ten act, or half if that is fewer; noise 1.
 
     Args:
         shape: Of X, (n, k) or (b, n, k).
-        seed: What to draw from.
-        dtype: Of X and y. X is drawn in it, so that no copy adds to the memory taken.
-        targets: How many y share an X (n, k). Default: one, of shape (n,).
+        seed: Seed of the draws.
+        dtype: Type of X and y. X is drawn in it, so that no copy adds to the memory used.
+        targets: Number of y that share an X (n, k). Default: one, of shape (n,).
 
     Returns:
         X, y and the effects.
@@ -61,5 +61,5 @@ def normal_design(
 
 
 def f1_of_pruning(kept: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """F1 on the irrelevant features, a dataset each."""
+    """F1 on the irrelevant features, one value per dataset."""
     return np.asarray(metrics.pruning(kept, weights).f1)

@@ -1,6 +1,6 @@
-"""A process that imports, compiles and fits once: what it costs, without and with a cache on disk.
+"""Cost of a process that imports, compiles and fits once, with and without a disk cache.
 
-Imports nothing of its own that the package would have to import, since that is timed.
+It imports nothing that the package would have to import, because that is timed.
 """
 
 import statistics
@@ -35,7 +35,7 @@ def first_call(quick: bool) -> list[dict[str, Any]]:
 
 
 def in_this_process() -> dict[str, float]:
-    """Import, then fit two datasets of one shape: seconds, of all cores too, and memory maps."""
+    """Import, then fit two datasets of one shape: wall and CPU seconds, and memory maps."""
     taken = {}
 
     def step(name, run):

@@ -1,4 +1,4 @@
-"""A step against the least work it could be, on one thread, and where time and memory grow to."""
+"""Compare a step with the least possible work, on one thread; growth of time and memory."""
 
 import os
 import time
@@ -22,7 +22,7 @@ def floors(quick: bool) -> list[dict[str, Any]]:
 
 
 def on_one_core(quick: bool) -> list[dict[str, Any]]:
-    """The same in this process, which keeps to one core from here on."""
+    """The same in this process, which uses one core from here on."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX starts its threads
     repeats = 20
     rows = []
@@ -38,7 +38,7 @@ def on_one_core(quick: bool) -> list[dict[str, Any]]:
             def again(step):
                 return jax.jit(lambda s: lax.fori_loop(0, repeats, lambda i, s: step(s), s))
 
-            def bump(mask, value):  # a data dependence, so that no repeat can be left out
+            def bump(mask, value):  # a data dependence, so that no repeat can be optimised away
                 return mask.at[0, 0].add(1e-20 * value)
 
             sigmoid = again(jax.nn.sigmoid)
@@ -75,7 +75,7 @@ def on_one_core(quick: bool) -> list[dict[str, Any]]:
 def growth(quick: bool) -> list[dict[str, Any]]:
     """Time of a fit of 60 iterations, and peak memory, each case in a process of its own.
 
-    All that begins and ends a fit is in it. 60 is what the easiest of the paper's designs takes.
+    The time includes the start and end of a fit. The easiest of the paper's designs takes 60.
     """
     cases = [("n", 50, n, 1) for n in (1_000, 10_000, 100_000, 1_000_000)]
     cases += [("k", k, 20_000, 1) for k in (10, 30, 100, 300, 1000)]
@@ -99,7 +99,7 @@ def growth(quick: bool) -> list[dict[str, Any]]:
         )
     for along in dict.fromkeys(row["along"] for row in rows):
         chosen = [row for row in rows if row["along"] == along]
-        upper = chosen[-2:] if len(chosen) > 2 else chosen  # the largest step: overhead is past
+        upper = chosen[-2:] if len(chosen) > 2 else chosen  # beyond the overhead
         slope = np.log(upper[1]["s"] / upper[0]["s"]) / np.log(upper[1][along] / upper[0][along])
         for row in chosen:
             row["exponent"] = slope

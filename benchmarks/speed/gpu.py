@@ -1,4 +1,4 @@
-"""The same batches on an accelerator and on the CPU beside it, in processes of their own."""
+"""The same batches on an accelerator and on its host's CPU, each in its own process."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ QUICK = [(2, 40, 500), (10, 200, 20)]
 
 
 def present() -> bool:
-    """Whether JAX has anything but a CPU."""
+    """Whether JAX has a device other than a CPU."""
     return any(device.platform != "cpu" for device in jax.devices())
 
 
 def gpu(quick: bool) -> list[dict[str, Any]]:
-    """One fit a dataset from 0.5 on both devices in turn; float32, compile time apart."""
+    """One fit per dataset from 0.5 on both devices in turn; float32, without compile time."""
     if not present():
         print("no GPU here")
         return []
@@ -51,7 +51,7 @@ def compared(
 
 
 def one_case(k: int, n: int, b: int) -> dict[str, Any]:
-    """A batch on the device that JAX has: time of a second call, and the quality reached."""
+    """A batch on JAX's device: time of a second call, and the quality reached."""
     options: dict[str, Any] = {}
     if k == 2:
         X, y = data.two_features(b)

@@ -1,4 +1,4 @@
-"""What people run in loops, first in a fresh process and then again."""
+"""Loops that users run, first in a fresh process and then again."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ K = 10
 
 
 class Player(NamedTuple):
-    """An estimator as scikit-learn has it, as a function of (X, y), and for `monte_carlo`."""
+    """An estimator in scikit-learn's style, as a function of (X, y), and for `monte_carlo`."""
 
     estimator: Callable[[], Any]
     fit: Callable[..., Any]
@@ -28,7 +28,7 @@ class Player(NamedTuple):
 
 
 class Abess(RegressorMixin, BaseEstimator):
-    """abess by BIC, whose own `predict` fails where there is a single feature."""
+    """abess by BIC; its own `predict` fails with a single feature."""
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit, with an intercept."""
@@ -78,7 +78,7 @@ def _study(player: Player, size: int, seed: int) -> float:
     return float(study.mean("it", "f1").mean)
 
 
-# What runs, its full size and its quick one, and what the quality is.
+# The loop, its full and quick sizes, and its measure of quality.
 LOOPS: dict[str, tuple[Callable[..., float], int, int, str]] = {
     "cross_val_score, 5 folds": (_folds, 5, 5, "R2"),
     "cross_val_score, n_jobs=2": (partial(_folds, jobs=2), 5, 5, "R2"),
@@ -103,7 +103,7 @@ def loops(quick: bool) -> list[dict[str, Any]]:
 
 
 def case(name: str, size: int) -> contest.Case:
-    """A loop of a size, by every player."""
+    """A loop of a given size, by every player."""
     loop = LOOPS[name][0]
     sides = {key: partial(loop, player, size) for key, player in PLAYERS.items()}
     return contest.Case(

@@ -1,4 +1,4 @@
-"""One picture a section where a picture says more than the table."""
+"""One picture for each section where a picture shows more than the table."""
 
 import pandas as pd
 from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from benchmarks.speed import clock, data
 
 
 def against_reference(quick: bool) -> list[dict[str, Any]]:
-    """Literal EM and hybrid in NumPy, to their own convergence, and `fit_batch` to its own."""
+    """EM and hybrid, literally, in NumPy, and `fit_batch`, each run to its own convergence."""
     X, y = data.two_features(50 if quick else 500)
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
         (f"two features, {len(y)} datasets", X, y, {"noise_precision": 200.0})
@@ -64,9 +64,9 @@ def against_reference(quick: bool) -> list[dict[str, Any]]:
 
 
 def against_estimators(quick: bool) -> list[dict[str, Any]]:
-    """The default and one start on a batch, and per dataset each rival in its own usual way.
+    """The default and one start on a batch, and each rival used in its usual way per dataset.
 
-    All in turn, with the F1 of pruning beside the time; rivals take a sample of the datasets.
+    They take turns; the F1 of pruning is given with the time; rivals fit a sample of the datasets.
     """
     fits = {"default": bmjax.fit_batch, "one start": data.plain_fit_batch}
     rivals = {
@@ -107,7 +107,7 @@ def against_estimators(quick: bool) -> list[dict[str, Any]]:
 
 
 def against_vmap(quick: bool) -> list[dict[str, Any]]:
-    """What lanes that end on their own are worth."""
+    """The gain from lanes that end on their own."""
     X2, y2 = data.two_features(100 if quick else 500)
     X10, y10, _ = data.uniform_design(10 if quick else 100, 10)
     rows = []
@@ -143,7 +143,7 @@ def against_vmap(quick: bool) -> list[dict[str, Any]]:
 def precisions(quick: bool) -> list[dict[str, Any]]:
     """The same datasets in float32 and in float64: supports, F1 and time.
 
-    Of one fit from one start, and of the default, which looks at several.
+    For one fit from one start, and for the default, which tries several starts.
     """
     rows = []
     fits = {"one start": data.plain_fit_batch, "default": bmjax.fit_batch}

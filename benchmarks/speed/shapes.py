@@ -1,4 +1,4 @@
-"""Datasets of ever other shapes in one process: whether it lives, and what it comes to hold."""
+"""Datasets of ever new shapes in one process: whether it survives, and the memory it uses."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from benchmarks.speed import contest, data
 
 
 def shapes(quick: bool) -> list[dict[str, Any]]:
-    """Every dataset by `fit` and by abess in turn; a row for each third of the datasets."""
+    """Fit every dataset by `fit` and by abess in turn; one row for each third of the datasets."""
     b = 3 if quick else 300
     names = ["default", "abess (BIC)"]
     runs = contest.together(__name__, "case", (b,), names, b, limit=120, total=1800)
@@ -38,7 +38,7 @@ def shapes(quick: bool) -> list[dict[str, Any]]:
 
 
 def case(b: int) -> contest.Case:
-    """Turn i draws dataset i, n from 40 to 400, k from 3 to 60, no two alike."""
+    """Turn i draws dataset i, with n from 40 to 400 and k from 3 to 60, no two shapes alike."""
     rng = np.random.default_rng(0)
     sizes: dict[tuple[int, int], None] = {}
     while len(sizes) < b:

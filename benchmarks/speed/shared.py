@@ -1,4 +1,4 @@
-"""Many targets on one design, beside as many designs and beside abess one by one."""
+"""Many targets on one design, compared with as many designs and with abess one by one."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from benchmarks.speed import contest, data
 
 
 def shared_design(quick: bool) -> list[dict[str, Any]]:
-    """A batch that shares X, the same number of datasets with an X each, and abess on a sample."""
+    """A batch that shares X, as many datasets with their own X, and abess on a sample."""
     b, sample = (10, 5) if quick else (1000, 50)
     n, k = (60, 10) if quick else (200, 60)
     names = ["shared X", "an X each", "abess (BIC)"]
@@ -21,7 +21,7 @@ def shared_design(quick: bool) -> list[dict[str, Any]]:
 
 
 def case(b: int, n: int, k: int, sample: int) -> contest.Case:
-    """The three sides; abess takes the first targets of the shared design."""
+    """The three sides; abess fits the first targets of the shared design."""
 
     def draw(turn: int):
         X, Y, effects = data.normal_design((n, k), turn, targets=b)

@@ -1,4 +1,4 @@
-"""The default fit where samples are many, and what it and its rivals need of memory."""
+"""The default fit with many samples, and the memory that it and its rivals need."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ K = 50
 
 
 def tall(quick: bool) -> list[dict[str, Any]]:
-    """Each side in a process of its own, one after another, in both precisions."""
+    """Each side in its own process, one after another, in both precisions."""
     names = ["X alone", "default", "abess (BIC)", "LassoCV(cv=10)"]
     rows = []
     for n in (2_000,) if quick else (100_000, 1_000_000):

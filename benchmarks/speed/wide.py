@@ -1,4 +1,4 @@
-"""The default fit where there are more features than samples, beside abess and the Lasso."""
+"""The default fit with more features than samples, compared with abess and the Lasso."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ LIMIT = 300.0
 
 
 def wide(quick: bool) -> list[dict[str, Any]]:
-    """Three datasets of a size in turn, float64, and a batch against its datasets one by one."""
+    """Three datasets of each size in turn, float64, and a batch against its datasets one by one."""
     shapes = [(100, 1_000), (200, 2_000), (200, 10_000), (500, 100_000), (60, 200, 180)]
     if quick:
         shapes = [(60, 90), (3, 60, 40)]
@@ -31,7 +31,7 @@ def wide(quick: bool) -> list[dict[str, Any]]:
 
 
 def wide_memory(quick: bool) -> list[dict[str, Any]]:
-    """Peak memory of the default call in float32, beside a process that only makes X."""
+    """Peak memory of the default call in float32, compared with a process that only makes X."""
     rows = []
     for shape in [(60, 90), (3, 60, 40)] if quick else [(500, 100_000), (20, 500, 10_000)]:
         names = ["X alone", "default"]
@@ -50,7 +50,7 @@ def wide_memory(quick: bool) -> list[dict[str, Any]]:
 
 
 def case(*arguments: Any) -> contest.Case:
-    """A dataset of (n, k), or a batch of (b, n, k), by `fit` or `fit_batch`; a type may follow."""
+    """A dataset (n, k), or a batch (b, n, k), by `fit` or `fit_batch`; a type may follow."""
     shape = tuple(size for size in arguments if isinstance(size, int))
     dtype = np.dtype(arguments[-1] if isinstance(arguments[-1], str) else float)
 

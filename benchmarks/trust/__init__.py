@@ -1,1 +1,1 @@
-"""What becomes of bad inputs, killed studies and very large ones."""
+"""Bad inputs, killed studies and very large studies."""

@@ -1,4 +1,4 @@
-"""Run the trust benchmark, all of it or the sections named, and write its tables.
+"""Run the trust benchmark, all of it or some sections, and write its tables.
 
 python -m benchmarks.trust [--quick] [SECTION ...]
 """

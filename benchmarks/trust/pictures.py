@@ -1,4 +1,4 @@
-"""A picture where it says more than the table: devices, and memory of streamed rows."""
+"""Pictures that show more than the table: devices, and memory of streamed rows."""
 
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,6 +1,6 @@
-"""What is measured of scale: more devices, and more rows than memory holds.
+"""Measurements of scale: more devices, and more rows than fit into memory.
 
-Each case in a process of its own, so that its devices and its peak memory are its own.
+Each case runs in its own process, with its own devices and its own peak memory.
 """
 
 import os
@@ -22,7 +22,7 @@ from benchmarks.trust.sections import Row, Table
 
 
 def devices(quick: bool) -> Table:
-    """The same work on 1, 2, 4 and 8 devices of a CPU."""
+    """The same work on 1, 2, 4 and 8 virtual devices of a CPU."""
     n, b = (4_000, 32) if quick else (100_000, 512)
     rows = [_elsewhere(f"on_devices({d}, {n}, {b})", devices=d) for d in (1, 2, 4, 8)]
     for name in ("fit", "fit_batch"):
@@ -41,7 +41,7 @@ def devices(quick: bool) -> Table:
 
 
 def on_devices(count: int, n: int, b: int) -> Row:
-    """Rows of one dataset and datasets of a batch over so many devices."""
+    """Rows of one dataset and datasets of a batch over a number of devices."""
     mesh = jax.make_mesh((count,), ("x",))
     data = bmjax.simulate.uniform_design(jax.random.key(0), 50, n=n)
     X, y = np.asarray(data.X), np.asarray(data.y)
@@ -91,7 +91,7 @@ def _operations(count: int, X: np.ndarray, y: np.ndarray) -> Row:
 
 
 def streamed(quick: bool) -> Table:
-    """Fits of rows on disk, with the memory they take."""
+    """Fits to rows on disk, and the memory they use."""
     sizes = (2_000, 10_000) if quick else (100_000, 1_000_000, 10_000_000)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +169,7 @@ def _timed(name: str, X: np.ndarray, call: Any) -> Row:
 
 
 def _elsewhere(call: str, devices: int = 1) -> Row:
-    """What a function of this module returns in a process of its own."""
+    """The return value of a function of this module, called in its own process."""
     variables = {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
         "JAX_ENABLE_X64": str(int("stream" not in call)),

@@ -1,4 +1,4 @@
-"""What is measured of reliability: bad inputs, kills, size. A table and remarks a section."""
+"""Measurements of reliability: bad inputs, kills, size. Each section has a table and remarks."""
 
 import os
 import subprocess
@@ -22,11 +22,11 @@ Data = tuple[Any, Any]
 
 
 class Table(NamedTuple):
-    """What a section found.
+    """The result of a section.
 
     Attributes:
-        table: A row a case.
-        remarks: What to know of all of them.
+        table: One row for each case.
+        remarks: Remarks on all of them.
     """
 
     table: pd.DataFrame
@@ -42,7 +42,7 @@ def _clean(rng: np.random.Generator, n: int = 40, k: int = 6) -> tuple[np.ndarra
 
 
 def _changed(change: Callable[[np.ndarray, np.ndarray], Any], n: int = 40, k: int = 6) -> Any:
-    """Clean data that a function changes in place, or returns anew."""
+    """Clean data that a function changes in place, or replaces."""
 
     def make(rng: np.random.Generator) -> Data:
         X, y = _clean(rng, n, k)
@@ -107,7 +107,7 @@ INPUTS: dict[str, Callable[[np.random.Generator], Data]] = {
 
 
 def inputs(quick: bool) -> Table:
-    """Bad and hard inputs, each as a fit and as the middle one of a batch of three."""
+    """Bad and hard inputs, each in a single fit and as the middle one of a batch of three."""
     names = ["clean", "NaN in X", "y zero", "text"] if quick else list(INPUTS)
     rows = []
     with np.errstate(over="ignore"):
@@ -118,7 +118,7 @@ def inputs(quick: bool) -> Table:
 
 
 def _verdicts(rows: list[Row]) -> list[str]:
-    """What the table says as a whole."""
+    """A summary of the table."""
     compared = [row["neighbours"] for row in rows if row["neighbours"]]
     silent = [
         f"{row['input']} ({row['type']})"
@@ -163,7 +163,7 @@ def _one_input(name: str, dtype: str) -> Row:
         other_Xs, other_ys = Xs.copy(), ys.copy()
         other_Xs[1], other_ys[1] = X, y
     except (TypeError, ValueError, AttributeError):
-        # What cannot be put among others: the batch is given it as it is.
+        # Data that cannot be stacked with others: the batch gets them as they are.
         row["in a batch"], _ = _ending(lambda: bmjax.fit_batch(X, y))
         return row
     row["in a batch"], row["finite in a batch"] = _ending(
@@ -209,7 +209,7 @@ _CHUNKS = 40
 
 
 def run_study(folder: str, output: str, chunk: int) -> None:
-    """The study that is killed: what the other process runs."""
+    """The study that is killed; the other process runs this."""
     study = bmjax.monte_carlo(
         bmjax.simulate.two_features,
         {"BM": partial(bmjax.fit, initial_inclusion=0.5)},
@@ -309,7 +309,7 @@ _METHODS: dict[str, Any] = {
 
 
 def largest(quick: bool) -> Table:
-    """Studies kept on disk as they go, the large one by the method that takes less to run."""
+    """Studies saved on disk as they run, the large one by the faster method."""
     rows = [_large(name, 10_000) for name in _METHODS]
     if not quick:
         faster = min(rows, key=lambda row: row["of these in the method"])["method"]
