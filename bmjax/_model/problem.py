@@ -28,7 +28,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.groups import Groups
-from bmjax._model.status import Status as Status  # beside what it is the status of
 from bmjax._runtime.backend import Array, namespace, sigmoid
 
 

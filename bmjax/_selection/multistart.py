@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int
 
 from bmjax._model.bound import bound_slack
 from bmjax._model.options import SPARSE_RATES, Plan
-from bmjax._model.problem import Problem, State, Status, Totals
+from bmjax._model.problem import Problem, State, Totals
+from bmjax._model.status import Status
 from bmjax._model.working_set import slots_for, spread, taken
 from bmjax._results.parts import History, Starts
 from bmjax._runtime.backend import Array, cond, map_rows, namespace, put, select, while_loop

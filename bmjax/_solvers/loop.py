@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Bool, Int
 
-from bmjax._model.problem import Status
+from bmjax._model.status import Status
 from bmjax._runtime.backend import Array, select
 
 T = TypeVar("T")

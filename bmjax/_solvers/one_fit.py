@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float, Int
 from bmjax._model.bound import lower_bound
 from bmjax._model.family import mean_predictor, touching
 from bmjax._model.options import Options
-from bmjax._model.problem import Problem, State, Status, Totals
+from bmjax._model.problem import Problem, State, Totals
+from bmjax._model.status import Status
 from bmjax._model.steps import exact_fit
 from bmjax._model.sweep import residual
 from bmjax._results.parts import History

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.bound import Masks, bound_of
-from bmjax._model.problem import State, Status, Totals
+from bmjax._model.problem import State, Totals
+from bmjax._model.status import Status
 from bmjax._model.steps import survivors
 from bmjax._model.sums import precision_of, weights_and_rates
 from bmjax._runtime.backend import Array
