@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln, logsumexp
 
-from benchmarks import estimators
 from benchmarks.external import boss, tian
 from benchmarks.external.ledger import Options
 from benchmarks.external.methods import default_fit
@@ -67,13 +66,45 @@ def _of_cell(cell: tian.Cell, draws: int) -> dict[str, float]:
 def _sizes(data: tian.Drawn, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum of squares and error of the fitted mean of the best subset of sizes 0 to the largest."""
     squares, errors = [y @ y], [np.sqrt((data.mean**2).mean())]
-    for size in range(1, _MOST + 1):
-        coef = estimators.abess(data.X, y, support_size=[size], exchange_num=5, max_iter=50)
-        chosen = np.flatnonzero(coef)
+    for chosen in _best_subsets(data.X, y):
         fitted = data.X[:, chosen] @ np.linalg.lstsq(data.X[:, chosen], y, rcond=None)[0]
         squares.append(((y - fitted) ** 2).sum())
         errors.append(np.sqrt(((fitted - data.mean) ** 2).mean()))
     return np.array(squares), np.array(errors)
+
+
+def _best_subsets(X: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """The best subset of each size from 1 that no exchange of a feature betters.
+
+    Each is the better of two: from the best one of a feature less, and from the features that are
+    left when all but so many have been dropped one by one.
+    """
+    gram, cross, p = X.T @ X, X.T @ y, X.shape[1]
+
+    def best(subsets: np.ndarray) -> np.ndarray:
+        matrices = gram[subsets[:, :, None], subsets[:, None, :]]
+        coefs = np.linalg.solve(matrices, cross[subsets][..., None])[..., 0]
+        return subsets[(cross[subsets] * coefs).sum(axis=1).argmax()]
+
+    def exchanged(chosen: np.ndarray) -> np.ndarray:
+        others = np.setdiff1d(np.arange(p), chosen)
+        moves = np.repeat(chosen[None], len(chosen) * len(others) + 1, axis=0)
+        places = np.repeat(np.arange(len(chosen)), len(others))
+        moves[np.arange(len(places)), places] = np.tile(others, len(chosen))
+        after = best(moves)
+        return chosen if set(after) == set(chosen) else exchanged(after)
+
+    left, dropped = np.arange(p), {}
+    while len(left) > 1:
+        dropped[len(left)] = left
+        left = best(np.stack([np.delete(left, i) for i in range(len(left))]))
+    dropped[1], subsets, last = left, [], np.zeros(0, int)
+    for size in range(1, _MOST + 1):
+        others = np.setdiff1d(np.arange(p), last)
+        grown = best(np.stack([np.append(last, feature) for feature in others]))
+        last = best(np.stack([exchanged(grown), exchanged(dropped[size])]))
+        subsets.append(last)
+    return subsets
 
 
 def _evidence(squares: np.ndarray, n: int) -> np.ndarray:
