@@ -17,7 +17,7 @@ def _estimators(table: pd.DataFrame) -> Figure:
         axes.set_xticks(table["k"], [str(k) for k in table["k"]])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    time.legend()
+    quality.legend(loc="lower right")
     return figure
 
 
