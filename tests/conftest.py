@@ -5,9 +5,9 @@ from importlib import metadata
 from pathlib import Path
 
 # The suite is bound by compilation: without LLVM's optimisations it takes two thirds of the time,
-# without XLA's fusion emitters two thirds of that, and without its look into loops three quarters
-# of what is left (real runs are faster with all of them); newer releases of XLA cannot go without
-# the emitters, and end the process at a switch that they do not know.
+# without XLA's fusion emitters two thirds of that, and without its look into loops, which real runs
+# are faster with, less again. The package does without the emitters in most programs by itself.
+# Newer releases of XLA cannot go without them, and end the process at a switch they do not know.
 # The CPU counts as eight devices, of which all tests but those of meshes use the first.
 # Read when JAX starts its backend, so it has to be set before anything is computed.
 _RELEASE = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))

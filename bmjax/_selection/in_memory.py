@@ -4,7 +4,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int
 
 from bmjax._model.family import local, touching
@@ -59,7 +58,7 @@ class InMemory:
         if namespace(part) is jnp:
             outcome, course = fit_from(*arguments, **static)
         elif self._history_length is None and len(part.X) > narrowing.WIDE:
-            begin = narrowing.Begin(state, np.asarray(used, np.int32))
+            begin = narrowing.Begin(state, used)
             outcome = narrowing.fit_narrowing(part, self._options, begin, self._solver)
             course = None
         else:

@@ -16,7 +16,8 @@ from jaxtyping import Bool, Int
 
 from bmjax._model.options import Options
 from bmjax._model.problem import Problem, State
-from bmjax._model.working_set import gathered
+from bmjax._model.steps import restrict
+from bmjax._model.working_set import gathered, spread
 from bmjax._runtime import ladder
 from bmjax._runtime.backend import Array
 from bmjax._runtime.precision import full_precision
@@ -52,8 +53,7 @@ def fit_narrowing(part: Problem, options: Options, begin: Begin, solver: Solver)
         solver: The solver.
     """
     static = {"solver": solver}
-    shapes = _shapes(part, options, begin, solver)
-    slots, near, lane = np.arange(len(part.X)), part, begin
+    shapes, slots, near, lane = None, np.arange(len(part.X)), part, begin
     while True:
         size = len(slots)
         least = np.asarray(size // _IN_USE if size > WIDE else -1, np.int32)
@@ -65,6 +65,7 @@ def fit_narrowing(part: Problem, options: Options, begin: Begin, solver: Solver)
         # Slots that no feature in use needs keep pruned ones.
         room = ladder.slots(int(active.sum()), size)
         chosen = np.sort(np.argsort(~active, stable=True)[:room])
+        shapes = shapes or _shapes(part, options, begin, solver)
         lane = jax.tree.map(partial(_chosen, chosen=chosen, size=size), lane, *shapes)
         slots = slots[chosen]
         near = gathered(part, slots.astype(np.int32))
@@ -127,12 +128,5 @@ _BY_SLOT = ("mask_mean", "weights", "log_odds", "active")
 
 def _whole(state: State, slots: np.ndarray, m: int) -> State:
     """The state of some of m slots as that of all, the features of the others pruned."""
-    blank = {"log_odds": -np.inf}
-
-    def of_all(name: str) -> np.ndarray:
-        values = getattr(state, name)
-        whole = np.full((m, *values.shape[1:]), blank.get(name, 0), values.dtype)
-        whole[slots] = values
-        return whole
-
-    return state._replace(**{name: of_all(name) for name in _BY_SLOT})
+    of_all = {name: spread(getattr(state, name).T, slots, m).T for name in _BY_SLOT}
+    return restrict(state._replace(**of_all), of_all["active"])
