@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.external import methods, published
-from benchmarks.external.tian import Cell
+from benchmarks.external.tian import EIGHT, Cell
 
 Frame = Any  # a DataFrame, where the stubs of pandas do not cover how it is used
 _CELL = list(Cell._fields)
@@ -105,7 +105,8 @@ def boss_claims(table: pd.DataFrame, draws: int) -> pd.DataFrame:
     worse = _by_method(table)
     kinds = _kinds(worse)
     if "sparse" in kinds:
-        kinds["sparse, eight of p = 30"] = _eight(kinds["sparse"])
+        sparse = kinds["sparse"]
+        kinds["sparse, eight of p = 30"] = sparse[sparse.index.isin(EIGHT)]
     rows = []
     for kind, cells in kinds.items():
         if cells.empty:
@@ -157,18 +158,6 @@ def _kinds(worse: Frame) -> dict[str, Frame]:
     dense = worse.index.get_level_values("design") == "Dense"
     kinds = {"sparse": worse[~dense], "dense": worse[dense]}
     return {kind: cells for kind, cells in kinds.items() if len(cells)}
-
-
-def _eight(worse: Frame) -> Frame:
-    """The cells of the shortest summary: Ex3 and Ex4, rho .5 and .9, SNR 7 and .2, n = 200."""
-    at = worse.index.to_frame()
-    return worse[
-        at["design"].isin(["Sparse-Ex3", "Sparse-Ex4"])
-        & (at["n"] == 200)
-        & (at["p"] == 30)
-        & (at["rho"] > 0)
-        & (at["snr"] != 1.5)
-    ]
 
 
 def _basis(draws: int) -> str:

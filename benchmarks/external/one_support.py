@@ -22,13 +22,7 @@ _WIDTHS = np.exp(np.linspace(np.log(0.05), np.log(1e5), 60))
 def one_support(options: Options) -> dict[str, pd.DataFrame]:
     """One row per rule: percent worse than the best possible BOSS, by cell and on average."""
     draws = options.number(30)
-    cells = [
-        tian.Cell(design, 200, 30, rho, ratio)
-        for design in ("Sparse-Ex3", "Sparse-Ex4")
-        for rho in (0.5, 0.9)
-        for ratio in (7.0, 0.2)
-    ]
-    cells = cells[: 2 if options.quick else None]
+    cells = tian.EIGHT[: 2 if options.quick else None]
     found = [_of_cell(cell, draws) for cell in cells]
     table = pd.DataFrame(found, index=[f"{c.design[-3:]} {c.rho} {c.snr}" for c in cells]).T
     return {"one_support": table.assign(mean=table.mean(axis=1)).rename_axis("rule").reset_index()}
@@ -40,9 +34,11 @@ def _of_cell(cell: tian.Cell, draws: int) -> dict[str, float]:
     best = np.array([boss.errors(boss.path(data.X, y), data.mean).min() for y in data.y])
     squares, errors = (np.array(a) for a in zip(*(_sizes(data, y) for y in data.y), strict=True))
 
+    def percent(rmse: np.ndarray) -> float:
+        return float(100 * (rmse.mean() / best.mean() - 1))
+
     def worse(sizes: np.ndarray) -> float:
-        mean = np.take_along_axis(errors, sizes[:, None], axis=1).mean()
-        return float(100 * (mean / best.mean() - 1))
+        return percent(np.take_along_axis(errors, sizes[:, None], axis=1))
 
     size, deviance = np.arange(_MOST + 1), cell.n / 2 * np.log(squares)
     supports = gammaln(cell.p + 1) - gammaln(size + 1) - gammaln(cell.p - size + 1)
@@ -50,7 +46,7 @@ def _of_cell(cell: tian.Cell, draws: int) -> dict[str, float]:
     evidence = _evidence(squares, cell.n)
     missed = (default_fit(data.X, data.y).coef - data.coef) @ data.X.T
     return {
-        "fit": float(100 * (np.sqrt((missed**2).mean(axis=1)).mean() / best.mean() - 1)),
+        "fit": percent(np.sqrt((missed**2).mean(axis=1))),
         **{f"{c:.1f} nats": constant[c] for c in _CHARGES[5::5]},
         "BIC": worse((deviance + np.log(cell.n) / 2 * size).argmin(axis=1)),
         "AICc": worse((deviance + cell.n * (size + 1) / (cell.n - size - 2)).argmin(axis=1)),

@@ -33,6 +33,15 @@ class Cell(NamedTuple):
     snr: float
 
 
+# The cells of the plainest summary.
+EIGHT = [
+    Cell(design, 200, 30, rho, snr)
+    for design in ("Sparse-Ex3", "Sparse-Ex4")
+    for rho in (0.5, 0.9)
+    for snr in (7.0, 0.2)
+]
+
+
 class Drawn(NamedTuple):
     """X (n, p) of a cell, its mean (n,), targets (b, n) and the true effects (p,)."""
 
