@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.stats
 
 import bmjax
 
@@ -99,3 +100,25 @@ def same_bits(a, b):
 def lane(tree, i):
     """Dataset i of a batch."""
     return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def learned_charge(n, strengths, sizes=None, least=1.0):
+    """What the rule "learned" charges the weights of features, but for their number.
+
+    Both shapes are gamma distributions of the strength of d weights: of shape d/2 if these are
+    normal, of shape d/2 + 1 if their density is multiplied by the strength.
+    """
+    strengths = np.asarray(strengths)
+    if len(strengths) == 0:
+        return 0.0
+    d = np.ones(len(strengths)) if sizes is None else np.asarray(sizes, float)
+    spread = (least + strengths.sum()) / (1 + len(strengths))
+    mean = strengths.mean()
+
+    def ratio(s):
+        moments = scipy.stats.gamma.logpdf(s, d / 2 + 1, scale=mean / (d / 2 + 1))
+        return moments - scipy.stats.gamma.logpdf(s, d / 2, scale=mean / (d / 2))
+
+    normal = np.sum(d / 2 * np.log(n * spread / d))
+    # The first feature only tells the spread, not the shape.
+    return max(normal, 0) - max(ratio(strengths).sum() - ratio(mean).mean(), 0)

@@ -32,9 +32,9 @@ def starting_support(sums: Sums, evidence: Evidence, most: int) -> tuple[np.ndar
     rise = likelihood_rise(max(int(sums.freedom), 1), known, np.asarray(LEAST_SHARE))
     slots = ladder.slots(8, most)
     while True:
-        rules = Rules(flat(charge, slots, float, np), rise, n, most, _MOST_MOVES)
+        rules = Rules(flat(charge, len(rows.X)), rise, n, most, _MOST_MOVES)
         with np.errstate(all="ignore"):
-            end = from_nothing(rows, slots, rules)
+            end = from_nothing(rows, slots, [rules])
         if not end.full or slots >= most:
             break
         slots = ladder.slots(4 * slots, most)

@@ -1,4 +1,4 @@
-"""The criterion that ranks the finished fits of a dataset, by the charge of each kept feature.
+"""The criterion that ranks the finished fits of a dataset, by the charge of the kept features.
 
 The bound G is the objective that an algorithm maximises; it need not rank the finished fits. With
 the pruning of the paper, the number of parameters falls with each pruned feature, so a feature kept
@@ -13,32 +13,44 @@ three rules:
     too, whose value is zero: under Jeffreys' prior on every rate all are charged alike, pruned or
     not, so rates do not matter for the ranking.
 `"learned"`
-    As `"held"`, with two charges that BIC leaves out because they do not grow with n. The first is
-    for the spread of the weights: BIC gives them the prior of unit information, tau = 1 in units of
-    noise variance over mean square of the feature; here tau is learned and at least 1, which
-    charges log(tau)/2 more. The second is for the number of features searched: gamma log C(k, K)
-    for K kept features of k, with C held at its largest beyond K = k/2, so that keeping more
-    features never lowers the charge. gamma = 1 - log n / (4 log k), but at least 0, is halfway
-    between 1 and the least value for which the extended BIC is consistent when k grows as a power
-    of n (Chen and Chen, Biometrika, 2008).
+    As `"held"`, with charges that BIC leaves out because they do not grow with n, namely what a
+    prior on the weights and on the number of features charges if it is learned from the fit.
+
+    The spread of the weights. BIC gives them the prior of unit information, that is, tau = 1 where
+    tau is the mean strength of a feature, s = weight^2 mean(x^2) / noise variance. Here tau is
+    learned, as the mean strength of the K kept features and of one imagined feature of strength 1,
+    so that many weak effects lower the charge of log(n tau)/2 a feature, and a few hardly do.
+
+    The shape of the weights. Their prior is the normal distribution or the moment distribution,
+    whose density is the normal one times weight^2, so that no weight is near zero (Johnson and
+    Rossell, "On the use of non-local prior densities in Bayesian hypothesis tests", Journal of the
+    Royal Statistical Society B, 2010). The shape with the lower charge is taken. That of the
+    moments charges K log(tau) - sum log(s) more, with tau the mean strength, and (K - 1) (1.5 log 3
+    - 1) less: where effects are about equally strong, all are charged less, and a feature far
+    weaker than the others is charged more.
+
+    The number of features searched: gamma log C(k, K), with C held at its largest beyond K = k/2,
+    so that keeping more features never lowers this charge. The extended BIC is consistent when k
+    grows as a power of n if gamma > 1 - log n / (2 log k) (Chen and Chen, Biometrika, 2008); gamma
+    = 1 - log n / (8 log k), but at least 0, lies three quarters of the way from there to 1.
 
 If one of two outcomes is rare, a sample has less information on an effect, and a prior of unit
-information would be the wider the rarer it is. So the lower limit of tau is 4 p (1 - p), with p the
-share of ones, which gives log-odds the prior of unit information at equal shares, and makes n tau
-count some four samples for each of the rarer outcome; n in gamma is multiplied by this limit too
-(Volinsky and Raftery, "Bayesian information criterion for censored survival models", Biometrics,
-2000, count events likewise).
+information would be the wider the rarer it is. So the imagined feature has strength 4 p (1 - p),
+with p the share of ones, which gives log-odds the prior of unit information at equal shares, and
+makes n tau count some four samples for each of the rarer outcome; n in gamma is multiplied by this
+strength too (Volinsky and Raftery, "Bayesian information criterion for censored survival models",
+Biometrics, 2000, count events likewise).
 
-With groups of columns, features are counted by group. A group of d columns is charged log(n)/2 for
+With groups of columns, features are counted by group, and the strength of a group is the mean
+square of its contribution over the noise variance. A group of d columns is charged log(n)/2 for
 each of its weights; "paper" charges log(n)/2 more for its one rate. "learned" charges each weight
-log(n tau / d)/2: the contribution of a whole group to y is given the spread tau of a single
-feature's, where tau is the mean over the kept groups of the mean square of a group's contribution
-in units of the noise. So the charge does not depend on how the columns are coded, and for the means
-of a category it counts the samples of a level, not all n, as the weight of a level is learned from
-its own samples only (Berger, Bayarri and Pericchi, "The effective sample size", Econometric
-Reviews, 2014).
+log(n tau / d)/2, so the charge does not depend on how the columns are coded, and for the means of a
+category it counts the samples of a level, not all n, as the weight of a level is learned from its
+own samples only (Berger, Bayarri and Pericchi, "The effective sample size", Econometric Reviews,
+2014). The moment distribution of d weights is the normal one times the strength.
 """
 
+import math
 from typing import NamedTuple
 
 from jaxtyping import Bool, Float, Int
@@ -50,48 +62,111 @@ from bmjax._runtime.backend import Array, namespace
 CRITERIA = ("learned", "held", "paper")
 
 
+class Effects(NamedTuple):
+    """What the charge of features depends on: the terms of each feature, or their sums.
+
+    A feature here is a column or a group of d columns.
+
+    Attributes:
+        number: One.
+        columns: d.
+        column_logs: d log d.
+        normalizer: (d/2 + 1) log(1 + 2/d), by which the moment distribution is normalised.
+        strength: s, the mean square of the contribution to y; per noise variance after `per_noise`.
+        log_strength: log s.
+    """
+
+    number: Float[Array, "*s"]
+    columns: Float[Array, "*s"]
+    column_logs: Float[Array, "*s"]
+    normalizer: Float[Array, "*s"]
+    strength: Float[Array, "*s"]
+    log_strength: Float[Array, "*s"]
+
+    def plus(self, other: "Effects") -> "Effects":
+        """The sums with further features."""
+        return Effects(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def minus(self, other: "Effects") -> "Effects":
+        """The sums without some of the features."""
+        return Effects(*(a - b for a, b in zip(self, other, strict=True)))
+
+    @property
+    def total(self) -> "Effects":
+        """The sums over all features."""
+        return Effects(*(namespace(term).sum(term) for term in self))
+
+    def at_rows(self) -> "Effects":
+        """The terms of each feature along a new last axis, to be combined with all others."""
+        return Effects(*(term[:, None] for term in self))
+
+    def per_noise(self, precision: Float[Array, "*s"]) -> "Effects":
+        """The sums with strengths in units of the noise variance."""
+        log = namespace(precision).log(precision)
+        return self._replace(
+            strength=self.strength * precision, log_strength=self.log_strength + self.number * log
+        )
+
+
+def effects(
+    strength: Float[Array, "*s"], chosen: Bool[Array, "*s"] | bool, columns: Array | None = None
+) -> Effects:
+    """The terms of each feature, zero for features that are not chosen.
+
+    Args:
+        strength: The mean square of the contribution of each feature.
+        chosen: Whether each feature is kept and may be masked.
+        columns: Number of columns of each feature. Default: one.
+    """
+    xp = namespace(strength)
+    one = xp.ones_like(strength)
+    d = one if columns is None else xp.maximum(xp.asarray(columns, strength.dtype), one)
+    terms = (
+        one,
+        d,
+        d * xp.log(d),
+        (d / 2 + 1) * xp.log1p(2 / d),
+        strength,
+        xp.log(xp.maximum(strength, xp.finfo(strength.dtype).tiny)),
+    )
+    return Effects(*(xp.where(chosen, term, xp.zeros_like(term)) for term in terms))
+
+
 class Criterion(NamedTuple):
     """A rule for a dataset, as charges in nats.
 
     Attributes:
-        each: The charge of a feature at inclusion 1, before the width of the weights.
-        learns_width: Whether that width is learned.
+        each: The charge of a feature at inclusion 1, for a spread of the weights of one.
+        learned: Whether spread and shape of the weights are learned.
         by_size: The charge of the size of a support of 0, 1, ..., m features, with unmasked ones.
-        further: The charge of each further weight of a group, before the width of the weights.
-        least: The least width that is learned.
+        further: The charge of each further column of a group, for a spread of one.
+        least: The strength of the imagined feature, by which the learned spread is held up.
     """
 
     each: float | Float[Array, ""]
-    learns_width: bool
+    learned: bool
     by_size: Float[Array, " sizes"]
     further: float | Float[Array, ""] = 0.0
     least: float | Float[Array, ""] = 1.0
 
-    def charge(self, width: Float[Array, ""]) -> Float[Array, ""]:
-        """The charge of a feature at inclusion 1, given the learned width of the weights."""
-        return self.each + 0.5 * namespace(width).log(width)
+    def charge(self, kept: Effects) -> Float[Array, "*s"]:
+        """The charge of kept features at inclusion 1, from their sums in units of the noise."""
+        xp, number = namespace(kept), kept.number
+        if not self.learned:
+            return number * self.each + (kept.columns - number) * self.further
+        some = number > 0.5  # sums of ones, from which others were subtracted
+        count, strength = xp.where(some, number, 1), xp.maximum(kept.strength, 0)
+        spread = (self.least + strength) / (1 + count)
+        normal = kept.columns * (self.each + 0.5 * xp.log(spread)) - 0.5 * kept.column_logs
+        mean = xp.maximum(strength / count, xp.finfo(strength.dtype).tiny)
+        moments = (count - 1) * (1 - kept.normalizer / count)
+        moments = moments + count * xp.log(mean) - kept.log_strength
+        charge = xp.maximum(normal, 0) + xp.minimum(moments, 0)
+        return xp.where(some, charge, xp.zeros_like(charge))
 
-    def charges(self, width: Float[Array, ""], columns: Int[Array, " g"]) -> Float[Array, " g"]:
-        """The charge of each group at inclusion 1, given its number of columns and the width."""
-        xp, columns = namespace(width), columns.astype(width.dtype)
-        if self.learns_width:
-            width = width / xp.maximum(columns, 1)
-        weight = xp.maximum(self.further + 0.5 * xp.log(width), 0)
-        return self.each - self.further + columns * weight
-
-    def width(self, strength: Float[Array, " m"], chosen: Bool[Array, " m"]) -> Float[Array, ""]:
-        """The learned spread tau of the weights, at least that of unit information.
-
-        Args:
-            strength: weights^2 * mean(x^2) * noise_precision of each feature.
-            chosen: Whether each feature is kept and may be masked.
-        """
-        xp = namespace(strength)
-        if not self.learns_width:
-            return xp.ones((), strength.dtype)
-        least = xp.asarray(self.least, strength.dtype)
-        size = xp.maximum(xp.sum(chosen, dtype=strength.dtype), 1)
-        return xp.maximum(least, xp.sum(xp.where(chosen, strength, 0)) / size)
+    def of_size(self, size: Int[Array, "*s"]) -> Float[Array, "*s"]:
+        """The charge of a support for its number of features alone."""
+        return self.by_size[namespace(self.by_size).clip(size, 0, len(self.by_size) - 1)]
 
 
 def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> Criterion:
@@ -120,7 +195,7 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     least = xp.ones((), dtype)
     if problem.family is not None:
         least = xp.asarray(problem.family.least_width(problem.target_square), dtype)
-    share = 1 - 0.5 * (half + 0.5 * xp.log(least)) / xp.log(xp.maximum(choices, 2))
+    share = 1 - 0.25 * (half + 0.5 * xp.log(least)) / xp.log(xp.maximum(choices, 2))
     share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
     # log C(k, K), term by term, up to K = k/2; the size includes unmasked features.
     sizes = xp.arange(most, dtype=dtype)
@@ -132,21 +207,42 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     return Criterion(half, True, by_size, half, least)
 
 
-def charge_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
-    """The charge of a feature at inclusion 1, given the width of the weights of a state."""
-    return rule.charge(width_at(rule, problem, state))
+def constant(rule: Criterion, each: float, further: float = 0.0) -> Criterion:
+    """A charge for each feature, and for each further column of a group, in place of a rule."""
+    nothing = namespace(rule.by_size).zeros_like(rule.by_size)
+    return Criterion(each, False, nothing, further)
 
 
-def width_at(rule: Criterion, problem: Problem | Totals, state: State) -> Float[Array, ""]:
-    """The learned width of the weights of a state."""
+def universal(rule: Criterion, features: int) -> Criterion:
+    """The charge of the universal threshold, log k a feature, in place of a rule.
+
+    The largest of k noises exceeds it with a chance that goes to zero (Donoho and Johnstone, "Ideal
+    spatial adaptation by wavelet shrinkage", Biometrika, 1994). A further column of a group is
+    charged one nat, somewhat more than it explains by chance.
+    """
+    return constant(rule, math.log(max(features, 2)), 1.0)
+
+
+def effects_of(problem: Problem | Totals, state: State) -> Effects:
+    """The terms of each feature that a state keeps and that may be masked."""
     chosen = state.active & problem.maskable
     if isinstance(problem, Problem) and problem.groups is not None:
-        chosen = chosen & problem.groups.first
-        effects = problem.groups.summed(problem.X * state.weights[:, None])
-        strength = problem.mean(effects**2) * state.noise_precision
-    else:
-        strength = state.weights**2 * problem.mean_squares * state.noise_precision
-    return rule.width(strength, chosen)
+        groups = problem.groups
+        contribution = groups.summed(problem.X * state.coef[:, None])
+        strength = problem.mean(contribution**2)
+        return effects(strength, chosen & groups.first, groups.size)
+    return effects(state.coef**2 * problem.mean_squares, chosen)
+
+
+def price(
+    rule: Criterion, problem: Problem | Totals, state: State, kept: Effects
+) -> Float[Array, ""]:
+    """The charge of the support of a state at inclusion 1, from the sums of its features."""
+    xp, support = namespace(state), state.active
+    if isinstance(problem, Problem) and problem.groups is not None:
+        support = support & problem.groups.first
+    each = rule.charge(kept.per_noise(state.noise_precision))
+    return each + rule.of_size(xp.sum(support, dtype=xp.int32))
 
 
 def score(
@@ -158,30 +254,14 @@ def score(
         rule: The charge of each feature.
         problem: The dataset.
         state: The fitted state.
-        bound: The lower bound at the state, which charges log(n pi)/2 + log(n)/2 a feature.
+        bound: The lower bound at the state, which charges log(n pi)/2 for the rate of a feature and
+            log(n)/2 for each of its columns.
     """
     xp = namespace(state)
     size = xp.sum(state.active, dtype=xp.int32)
-    chosen = xp.sum(state.active & problem.maskable, dtype=bound.dtype)
-    if isinstance(problem, Problem) and problem.groups is not None:
-        # The bound has charged (d + 1) log(n) / 2 for a group of d columns.
-        kept = state.active & problem.maskable & problem.groups.first
-        paid = 0.5 * (chosen + xp.sum(kept, dtype=bound.dtype)) * problem.log_samples
-        value = bound + paid - price_of_groups(rule, problem, state)
-    else:
-        extra = charge_at(rule, problem, state) - problem.log_samples
-        value = bound - chosen * extra - rule.by_size[size]
+    kept = effects_of(problem, state).total
+    paid = 0.5 * (kept.number + kept.columns) * problem.log_samples
+    value = bound + paid - price(rule, problem, state, kept)
     # An exact fit with more features than half the samples is uninformative.
     idle = exact_fit(problem, state) & (2 * size > problem.num_rows)
     return xp.where(xp.isfinite(value) & ~idle, value, -xp.inf)
-
-
-def price_of_groups(rule: Criterion, problem: Problem, state: State) -> Float[Array, ""]:
-    """The charge of the groups of columns that a state keeps, at inclusion 1."""
-    xp, groups = namespace(state), problem.groups
-    assert groups is not None
-    kept = state.active & groups.first
-    charges = rule.charges(width_at(rule, problem, state), groups.size)
-    each = xp.sum(xp.where(kept & problem.maskable, charges, 0))
-    size = xp.minimum(xp.sum(kept, dtype=xp.int32), len(rule.by_size) - 1)
-    return each + rule.by_size[size]

@@ -14,11 +14,11 @@ from bmjax._model.problem import Problem, State
 from bmjax._model.sums import MaskedSums, precision_of, variance_along, weights_and_rates
 from bmjax._model.working_set import arranged
 from bmjax._runtime.backend import Array, namespace, put, sigmoid, take
-from bmjax._selection.criterion import Criterion, width_at
+from bmjax._selection.criterion import Criterion, Effects, effects_of
 from bmjax._selection.gram import Squares, residual_square, unit_scale
 from bmjax._selection.group_slab import GroupMove, Layout, independent, ranked_move, squares_after
 from bmjax._selection.moves import Surroundings, slab_of
-from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
+from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, noise_at
 
 
 def best_group_move(
@@ -37,17 +37,17 @@ def best_group_move(
     scale = take(unit_scale(around.squares), groups.members)
     layout = Layout(groups.members, around.blocks * scale[:, :, None] * scale[:, None, :])
     masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
-    new = rule.charges(width_at(rule, problem, state), layout.sizes)
     # The masking cost of the bound for a group of d columns at inclusion 1 is d log(n)/2.
-    paid = 0.5 * groups.size.astype(new.dtype) * problem.log_samples
+    paid = 0.5 * groups.size.astype(state.weights.dtype) * problem.log_samples
     cost = xp.where(problem.maskable, masking_cost(problem, state, masks) - paid, -xp.inf)
-    kept = xp.where(state.active & groups.first, groups.number, NO_COLUMN)
-    own = new + put(xp.zeros_like(new), kept, cost)
+    at = xp.where(state.active & groups.first, groups.number, NO_COLUMN)
+    nothing = xp.zeros(len(layout.sizes), cost.dtype)
+    kept = Effects(*(put(nothing, at, term) for term in effects_of(problem, state)))
     slab = slab_of(problem, _independent(problem, state, around.sums), around)
-    rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
-    most = most_features(problem.num_rows, problem.num_features)
-    price, after = Charges(own, new, rule.by_size), squares_after(slab, layout)
-    move = ranked_move(slab, layout, after, price, rise, most, rank)
+    noise = n, problem.noise_precision, n * problem.noise_floor
+    price = Charges(rule, kept, put(nothing, at, cost), noise_at(*noise), n)
+    most, after = most_features(problem.num_rows, problem.num_features), squares_after(slab, layout)
+    move = ranked_move(slab, layout, after, price, likelihood_rise(*noise), most, rank)
     return *_after(problem, state, around, move, rate), move.rise
 
 

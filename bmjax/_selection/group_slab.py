@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float, Int
 from bmjax._model.groups import NO_COLUMN
 from bmjax._model.linalg import inverse_over
 from bmjax._runtime.backend import Array, cond, fori_loop, map_rows, namespace, put, take
+from bmjax._selection.criterion import Effects
 from bmjax._selection.gram import Rows, Squares
-from bmjax._selection.neighbours import After, Charges, Rise
+from bmjax._selection.neighbours import After, Charges, Rise, explained, rises_to
 from bmjax._selection.slab import Move, Slab, Source, change_of, moved
 
 
@@ -249,7 +250,7 @@ def ranked_move(  # noqa: PLR0913 - what a choice depends on
         slab: The present subset of columns.
         layout: The groups.
         after: ||residual||^2 after each move.
-        price: The charge of each group.
+        price: The charges of the groups.
         rise: The rise of the log likelihood.
         most: Largest number of columns allowed.
         rank: The rank of the move.
@@ -258,16 +259,23 @@ def ranked_move(  # noqa: PLR0913 - what a choice depends on
     kept, sizes, square = layout.kept(slab), layout.sizes, slab.square
     groups, size = len(sizes), xp.sum(kept, dtype=xp.int32)
     room = xp.minimum(most, len(slab.features)) - xp.sum(xp.where(kept, sizes, 0), dtype=xp.int32)
-    here = price.of_size(size)
+    total, rule = price.kept.total, price.rule
 
-    def risen(after: Array, saved: Array, possible: Array) -> Array:
-        possible = possible & xp.isfinite(after)
-        return xp.where(possible, rise(square, xp.where(possible, after, square)) + saved, -xp.inf)
+    def risen(after: Array, sums: Effects, possible: Array) -> Array:
+        return rises_to(xp.where(possible, after, xp.inf), sums, square, price, rise)
 
-    drop = risen(after.drop, price.kept + (here - price.of_size(size - 1)), kept)
-    add = risen(after.add, (here - price.of_size(size + 1)) - price.new, sizes <= room)
+    def entering(before: Array, after: Array) -> Effects:
+        # As if the columns that enter were orthogonal to those in the slots.
+        columns = namespace(after).broadcast_to(sizes, after.shape)
+        return price.entering(explained(before, after), columns)
+
+    left = total.minus(price.kept)
+    drop = risen(after.drop, left, kept) + rule.of_size(size) - rule.of_size(size - 1) + price.masks
+    add = risen(after.add, total.plus(entering(square, after.add)), sizes <= room)
+    add = add + rule.of_size(size) - rule.of_size(size + 1)
     fits = sizes[None, :] <= room + sizes[:, None]
-    swap = risen(after.swap, price.kept[:, None] - price.new[None, :], fits)
+    others = left.at_rows().plus(entering(after.drop[:, None], after.swap))
+    swap = risen(after.swap, others, fits) + price.masks[:, None]
     rises = xp.concatenate([drop, add, swap.ravel()])
     last = len(rises) - 1
     chosen = xp.argsort(-rises, stable=True)[xp.minimum(rank, last)].astype(xp.int32)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from bmjax._model.groups import NO_COLUMN
 from bmjax._model.problem import Problem
 from bmjax._runtime.backend import Array, map_rows, namespace, put, select, take, while_loop
-from bmjax._selection.criterion import Criterion
+from bmjax._selection.criterion import Criterion, effects, universal
 from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
 from bmjax._selection.group_slab import (
     GroupMove,
@@ -25,7 +25,14 @@ from bmjax._selection.group_slab import (
     with_columns,
     without,
 )
-from bmjax._selection.neighbours import After, Charges, Rise, likelihood_rise, most_features
+from bmjax._selection.neighbours import (
+    After,
+    Charges,
+    Rise,
+    likelihood_rise,
+    most_features,
+    noise_at,
+)
 from bmjax._selection.slab import Slab, Source, begun, refreshed
 from bmjax._selection.subset import whole_slab
 
@@ -38,8 +45,7 @@ class GroupRules(NamedTuple):
 
     Attributes:
         layout: The groups.
-        charge: A function for the charge of each group, given the spread of the weights at a slab.
-        by_size: Charge of the size of a subset of 0, 1, ... groups.
+        prices: A function for the charges of the groups, given a slab.
         rise: The rise of the log likelihood.
         most: Largest number of columns allowed.
         least: The largest rise of the score that may be rounding error.
@@ -47,25 +53,16 @@ class GroupRules(NamedTuple):
     """
 
     layout: Layout
-    charge: Callable[[Slab], Float[Array, " g"]]
-    by_size: Float[Array, " sizes"]
+    prices: Callable[[Slab], Charges]
     rise: Rise
     most: Int[Array, ""] | int
     least: float | Array
     needed: Bool[Array, " g"]
 
-    def prices(self, slab: Slab) -> Charges:
-        """The charges of the groups at a slab."""
-        each = self.charge(slab)
-        xp = namespace(each)
-        return Charges(xp.where(self.needed, -xp.inf, each), each, self.by_size)
-
     def spent(self, slab: Slab) -> Float[Array, ""]:
         """The total charge of the groups in a slab."""
-        price, kept = self.prices(slab), self.layout.kept(slab)
-        xp = namespace(kept)
-        each = xp.sum(xp.where(kept & ~self.needed, price.new, 0))
-        return each + price.of_size(xp.sum(kept, dtype=xp.int32))
+        size = namespace(slab.gram).sum(self.layout.kept(slab), dtype="int32")
+        return self.prices(slab).of_subset(size, slab.square)
 
     def gain(self, before: Slab, after: Slab) -> Float[Array, ""]:
         """The rise of the score from one slab to another, each at its own charges."""
@@ -102,7 +99,10 @@ def best_groups(
         k, dtype = len(scale), problem.dtype
         empty = xp.full(slots, k, xp.int32)
         blank = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
+        easy = _rules(problem, universal(rule, len(members)), rules.layout)
         slab = _search(source, blank, rules)
+        eased = _search(source, _search(source, blank, easy), rules)
+        slab = select(rules.gain(slab, eased) > 0, eased, slab)
         full = xp.sum(~slab.used, dtype=xp.int32) < members.shape[1]
     kept = rules.layout.kept(slab)
     columns = xp.where(kept[:, None], members, NO_COLUMN)
@@ -120,23 +120,20 @@ def _members(problem: Problem) -> Int[Array, "g d"]:
 def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
     """The charges and limits of a search under a criterion."""
     xp, n = namespace(problem), problem.num_samples
-    floor = n * problem.noise_floor
+    noise = n, problem.noise_precision, n * problem.noise_floor
     needed = xp.any(take(~problem.maskable, layout.members), axis=1)
 
-    def charge(slab: Slab) -> Array:
-        precision = problem.noise_precision
-        if precision is None:
-            precision = n / xp.maximum(slab.square, floor)
+    def prices(slab: Slab) -> Charges:
         coef = take(put(xp.zeros_like(slab.slope), slab.features, slab.coef), layout.members)
-        square = xp.sum(coef * (layout.blocks @ coef[:, :, None])[:, :, 0], axis=1)
-        width = rule.width(square * precision / n, layout.kept(slab) & ~needed)
-        return rule.charges(width, layout.sizes)
+        strength = xp.sum(coef * (layout.blocks @ coef[:, :, None])[:, :, 0], axis=1) / n
+        kept = effects(strength, layout.kept(slab) & ~needed, layout.sizes)
+        masks = xp.where(needed, -xp.inf, xp.zeros_like(strength))
+        return Charges(rule, kept, masks, noise_at(*noise), n)
 
     return GroupRules(
         layout=layout,
-        charge=charge,
-        by_size=rule.by_size,
-        rise=likelihood_rise(n, problem.noise_precision, floor),
+        prices=prices,
+        rise=likelihood_rise(*noise),
         most=most_features(problem.num_rows, problem.num_features),
         least=25 * n * float(xp.finfo(problem.dtype).eps),
         needed=needed,

@@ -21,10 +21,16 @@ from bmjax._model.sums import (
 from bmjax._model.sweep import residual
 from bmjax._model.working_set import arranged, gathered, summed
 from bmjax._runtime.backend import Array, namespace, sigmoid, take
-from bmjax._selection.criterion import Criterion, charge_at
+from bmjax._selection.criterion import Criterion, effects_of
 from bmjax._selection.gram import Rows, Squares, residual_square, unit_scale
 from bmjax._selection.group_slab import blocks_of
-from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, ranked_move
+from bmjax._selection.neighbours import (
+    Charges,
+    likelihood_rise,
+    most_features,
+    noise_at,
+    ranked_move,
+)
 from bmjax._selection.slab import Move, Slab, slab_at
 
 
@@ -117,13 +123,13 @@ def best_move(
     xp, kept, n = namespace(state), state.active, problem.num_samples
     slab = slab_of(problem, state, around)
     masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
-    new = charge_at(rule, problem, state)
-    # The masking cost of the bound at inclusion 1 is log(n)/2; the rule charges `new` instead.
-    own = masking_cost(problem, state, masks) - 0.5 * problem.log_samples + new
-    own = xp.where(problem.maskable, xp.where(kept, own, 0), -xp.inf)
-    rise = likelihood_rise(n, problem.noise_precision, n * problem.noise_floor)
+    # The masking cost of the bound at inclusion 1 is log(n)/2, which the rule charges itself.
+    cost = masking_cost(problem, state, masks) - 0.5 * problem.log_samples
+    cost = xp.where(problem.maskable, xp.where(kept, cost, 0), -xp.inf)
+    noise = n, problem.noise_precision, n * problem.noise_floor
+    price = Charges(rule, effects_of(problem, state), cost, noise_at(*noise), n)
     most = most_features(problem.num_rows, problem.num_features)
-    move = ranked_move(slab, Charges(own, new, rule.by_size), rise, most, rank)
+    move = ranked_move(slab, price, likelihood_rise(*noise), most, rank)
     return *_after(problem, state, around, move, rate), move.rise
 
 

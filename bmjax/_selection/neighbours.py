@@ -6,29 +6,38 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float, Int
 
 from bmjax._runtime.backend import Array, fori_loop, namespace, put
+from bmjax._selection.criterion import Criterion, Effects, effects
 from bmjax._selection.slab import Move, Slab
 
 
 class Charges(NamedTuple):
-    """The charges of a subset, in nats.
+    """The charges of a subset and of its neighbours, in nats.
 
     Attributes:
-        kept: Charge saved by emptying each slot; -inf for a feature that may not be dropped.
-        new: Charge of adding a feature.
-        by_size: Charge of the size of a subset of 0, 1, ..., m features.
+        rule: The charge of features.
+        kept: The terms of the feature in each slot.
+        masks: What its masks cost the feature in each slot; -inf if it may not be dropped.
+        precision: The noise precision at a sum of squared residuals.
+        samples: Number of samples.
     """
 
-    kept: Float[Array, " m"]
-    new: Float[Array, ""]
-    by_size: Float[Array, " sizes"]
+    rule: Criterion
+    kept: Effects
+    masks: Float[Array, " m"]
+    precision: Callable[[Array], Array]
+    samples: int | Array
 
-    def of_size(self, size: Int[Array, ""]) -> Float[Array, ""]:
-        """The charge of a subset for its size alone."""
-        return self.by_size[namespace(self.by_size).clip(size, 0, len(self.by_size) - 1)]
+    def of(self, sums: Effects, square: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The charge of features from their sums, at a sum of squared residuals."""
+        return self.rule.charge(sums.per_noise(self.precision(square)))
 
-    def of_subset(self, size: Int[Array, ""]) -> Float[Array, ""]:
-        """The charge of a subset of some size, each feature at the charge of a new one."""
-        return size.astype(self.new.dtype) * self.new + self.of_size(size)
+    def of_subset(self, size: Int[Array, ""], square: Float[Array, ""]) -> Float[Array, ""]:
+        """The charge of the subset of a size, which counts features that may not be masked."""
+        return self.of(self.kept.total, square) + self.rule.of_size(size)
+
+    def entering(self, explained: Float[Array, "*s"], columns: Array | None = None) -> Effects:
+        """The terms of features that enter, from the squared length of their contributions."""
+        return effects(explained / self.samples, True, columns)
 
 
 # The rise of the log likelihood from one sum of squared residuals (the first) to another.
@@ -58,6 +67,20 @@ def likelihood_rise(
         return -0.5 * n * xp.log1p((after - before) / before)
 
     return rise
+
+
+def noise_at(
+    n: int | Array, noise_precision: Float[Array, ""] | None, floor: Float[Array, ""]
+) -> Callable[[Array], Array]:
+    """A function for the noise precision at a sum of squared residuals; see `likelihood_rise`."""
+
+    def precision(square: Array) -> Array:
+        xp = namespace(square)
+        if noise_precision is not None:
+            return xp.broadcast_to(noise_precision, xp.shape(square))
+        return n / xp.maximum(square, floor)
+
+    return precision
 
 
 class After(NamedTuple):
@@ -121,24 +144,28 @@ def best_of(
     """
     xp = namespace(slab.gram)
     m, k = slab.reach.shape
-    size = slab.size
-    here = price.of_size(size)
-    spent = price.new + price.of_size(size + 1) - here
-    addable, best_add = after.add, xp.argmin(after.add).astype(xp.int32)
+    size, slots, free = slab.size, xp.arange(m, dtype=xp.int32), slab.left_over
+    # Only the addition, and into each slot the exchange, that explains the most is priced.
+    best_add = xp.argmin(after.add).astype(xp.int32)
     into = xp.argmin(after.swap, axis=1).astype(xp.int32)
-    swapped = xp.min(after.swap, axis=1)
-    room = size < xp.minimum(most, m)
+    added, swapped = after.add[best_add], xp.min(after.swap, axis=1)
+    total, grows = price.kept.total, price.rule.of_size(size) - price.rule.of_size(size + 1)
+    free_then = free[into] + slab.reach[slots, into] ** 2 / slab.variances
+    square_of = explained(after.drop, swapped) / xp.where(xp.isfinite(swapped), free_then, 1)
+    swaps = total.minus(price.kept).plus(price.entering(square_of))
+    square_of = explained(slab.square, added) / xp.where(xp.isfinite(added), free[best_add], 1)
+    adds = total.plus(price.entering(square_of))
     rises = xp.concatenate(
         [
             drop_rises(slab, after.drop, price, rise),
-            _rise_or_not(rise, slab.square, swapped, price.kept - price.new),
-            xp.where(room, _rise_or_not(rise, slab.square, addable[best_add], -spent), -xp.inf)[
-                None
-            ],
+            rises_to(swapped, swaps, slab.square, price, rise) + price.masks,
+            (rises_to(added, adds, slab.square, price, rise) + grows)[None],
         ]
     )
+    room = size < xp.minimum(most, m)
+    rises = xp.where(room | (xp.arange(2 * m + 1) < 2 * m), rises, -xp.inf)
     chosen = xp.argmax(rises).astype(xp.int32)
-    squares = xp.concatenate([after.drop, swapped, addable[best_add][None]])
+    squares = xp.concatenate([after.drop, swapped, after.add[best_add][None]])
     move = Move(
         slot=xp.where(chosen < 2 * m, chosen % m, m).astype(xp.int32),
         feature=xp.where(
@@ -149,9 +176,9 @@ def best_of(
     )
     if needed is None:
         return move
-    missing = needed & xp.isfinite(addable)
+    missing = needed & xp.isfinite(after.add)
     first = xp.argmax(missing).astype(xp.int32)
-    forced = Move(xp.asarray(m, xp.int32), first, xp.full_like(move.rise, xp.inf), addable[first])
+    forced = Move(xp.asarray(m, xp.int32), first, xp.full_like(move.rise, xp.inf), after.add[first])
     force = xp.any(missing) & (size < m)
     return Move(*(xp.where(force, a, b) for a, b in zip(forced, move, strict=True)))
 
@@ -167,15 +194,41 @@ def drop_rises(
         price: The charges of features.
         rise: The rise of the log likelihood.
     """
-    saved = price.kept + price.of_size(slab.size) - price.of_size(slab.size - 1)
-    return _rise_or_not(rise, slab.square, after, saved)
+    size, rule = slab.size, price.rule
+    saved = price.masks + rule.of_size(size) - rule.of_size(size - 1)
+    left = price.kept.total.minus(price.kept)
+    return rises_to(after, left, slab.square, price, rise) + saved
 
 
-def _rise_or_not(rise: Rise, before: Array, after: Array, saved: Array) -> Array:
-    """The rise of the score; -inf for a move that is not possible."""
+def rises_to(
+    after: Float[Array, "*s"],
+    sums: Effects,
+    square: Float[Array, ""],
+    price: Charges,
+    rise: Rise,
+) -> Float[Array, "*s"]:
+    """The rise of the score to some neighbours, but for masks and the size of the subset.
+
+    Args:
+        after: ||residual||^2 at each neighbour; infinite if it is not possible, the rise is -inf.
+        sums: The sums of the features of each neighbour.
+        square: ||residual||^2 at the present subset.
+        price: The charges at the present subset.
+        rise: The rise of the log likelihood.
+    """
     xp = namespace(after)
     possible = xp.isfinite(after)
-    return xp.where(possible, rise(before, xp.where(possible, after, before)) + saved, -xp.inf)
+    after = xp.where(possible, after, square)
+    saved = price.of(price.kept.total, square) - price.of(sums, after)
+    return xp.where(possible, rise(square, after) + saved, -xp.inf)
+
+
+def explained(before: Float[Array, "*s"], after: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """The fall of ||residual||^2 by an addition; zero if that is not possible."""
+    xp = namespace(before, after)
+    possible = xp.isfinite(before) & xp.isfinite(after)
+    before, after = xp.where(possible, before, 0), xp.where(possible, after, 0)
+    return xp.maximum(before - after, 0)
 
 
 def ranked_move(

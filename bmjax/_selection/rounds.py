@@ -17,7 +17,7 @@ from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import precision_of
 from bmjax._model.working_set import gathered, slots_for, spread, taken
 from bmjax._runtime.backend import Array, namespace, select, while_loop
-from bmjax._selection.criterion import Criterion, price_of_groups
+from bmjax._selection.criterion import Criterion, effects, effects_of, price
 from bmjax._selection.gram import Squares, residual_square, squares
 
 # Largest numbers of searches, and of steps of a refit; both rarely exceed five.
@@ -194,22 +194,21 @@ def maximised(
     return while_loop(lambda c: ~c.done, step, begun)
 
 
-def price(
+def spent_on(
     rule: Criterion, near: Squares, end: Maximum, chosen: Bool[Array, " m"], size: Int[Array, ""]
 ) -> Float[Array, ""]:
     """The charge of the features of a refit.
 
     Args:
-        rule: The charge of each feature.
+        rule: The charge of features.
         near: The squared errors at the refit.
         end: The refit.
         chosen: Whether each feature is in it and may be masked.
         size: Number of features in it, including those that may not be masked.
     """
-    xp = namespace(end)
-    strength = end.weights**2 * xp.diagonal(near.gram) / near.samples * end.noise_precision
-    each = xp.sum(chosen, dtype=strength.dtype) * rule.charge(rule.width(strength, chosen))
-    return each + rule.by_size[xp.minimum(size, len(rule.by_size) - 1)]
+    strength = end.weights**2 * namespace(end).diagonal(near.gram) / near.samples
+    kept = effects(strength, chosen).total.per_noise(end.noise_precision)
+    return rule.charge(kept) + rule.of_size(size)
 
 
 class _InSlots(NamedTuple):
@@ -264,10 +263,10 @@ def refitted(
     if problem.groups is None:
         near = data.near(end.weights, end.noise_precision)
         size = xp.sum(support, dtype=xp.int32)
-        spent = price(rule, near, end, used & part.maskable, size)
+        spent = spent_on(rule, near, end, used & part.maskable, size)
     else:
         near = data.rows(end.weights, end.noise_precision)
         rates = xp.zeros_like(end.weights)
         at = State(part.X[:, :0], end.weights, rates, end.noise_precision, used)
-        spent = price_of_groups(rule, near, at)
+        spent = price(rule, near, at, effects_of(near, at).total)
     return Subset(support, spread(end.weights, features, k), end.noise_precision, end.value - spent)

@@ -10,12 +10,16 @@ from bmjax._model.steps import restrict
 from bmjax._model.sums import log_odds_of, precision_of
 from bmjax._runtime.backend import Array, cond, namespace, take
 from bmjax._runtime.precision import full_precision
-from bmjax._selection.criterion import Criterion
+from bmjax._selection.criterion import Criterion, constant, effects, universal
 from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
 from bmjax._selection.group_subset import best_groups
-from bmjax._selection.neighbours import Charges, likelihood_rise, most_features
+from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, noise_at
 from bmjax._selection.rounds import by_rounds, undecided
 from bmjax._selection.subset import Rules, from_both_ends, from_nothing
+
+# A search from the empty subset adds so many features beyond those that noise explains, at no
+# charge, before the rule decides: more features at once may be worth what each alone is not.
+_FURTHER = 3
 
 
 class Room(NamedTuple):
@@ -209,27 +213,27 @@ def few_of_many(
     """
     scale = unit_scale(problem.squares)
     rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
-    end = from_nothing(rows, slots, _rules(problem, rule, slots), _needed(problem))
+    # The rule charges a feature more, the fewer are kept or the weaker it is than the others, so
+    # from the empty subset its search would end too early.
+    easy = _rules(problem, universal(rule, len(scale)), slots)
+    free = _rules(problem, constant(rule, 0.0), slots)._replace(max_steps=_FURTHER)
+    stages = [easy, free, _rules(problem, rule, slots)]
+    end = from_nothing(rows, slots, stages, _needed(problem))
     return end.support | ~problem.maskable, end.coef * scale, end.full
 
 
 def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
     """The charges and limits of a search for the best subset under a criterion."""
     n, maskable = problem.num_samples, problem.maskable
-    floor = n * problem.noise_floor
+    noise = n, problem.noise_precision, n * problem.noise_floor
 
-    def pricing(features: Array, coef: Array, square: Array) -> Charges:
-        precision = problem.noise_precision
-        xp = namespace(coef)
-        if precision is None:
-            precision = n / xp.maximum(square, floor)
-        own = take(maskable, features)
-        each = rule.charge(rule.width(coef**2 * precision / n, own))
-        return Charges(xp.where(own, each, -xp.inf), each, rule.by_size)
+    def pricing(features: Array, coef: Array) -> Charges:
+        xp, own = namespace(coef), take(maskable, features)
+        masks = xp.where(own, xp.zeros_like(coef), -xp.inf)
+        return Charges(rule, effects(coef**2 / n, own), masks, noise_at(*noise), n)
 
-    rise = likelihood_rise(n, problem.noise_precision, floor)
     most = most_features(problem.num_rows, problem.num_features)
-    return Rules(pricing, rise, n, most, 10 * slots)
+    return Rules(pricing, likelihood_rise(*noise), n, most, 10 * slots)
 
 
 def _needed(problem: Problem | Totals) -> Bool[Array, " k"] | None:

@@ -8,14 +8,14 @@ masked features.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from bmjax._runtime.backend import Array, map_rows, namespace, put, while_loop
+from bmjax._selection.criterion import Criterion, effects
 from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import Charges, Rise, best_of, drop_rises, squares_after
 from bmjax._selection.slab import Slab, Source, begun, change_of, moved, refreshed
@@ -62,8 +62,8 @@ class Search(NamedTuple):
     full: Bool[Array, ""]
 
 
-# The charges of features, by slot, given a slab's features, coefficients and sum of squares.
-Pricing = Callable[[Int[Array, " m"], Float[Array, " m"], Float[Array, ""]], Charges]
+# The charges of features, by slot, given a slab's features and coefficients.
+Pricing = Callable[[Int[Array, " m"], Float[Array, " m"]], Charges]
 
 
 def search(
@@ -73,6 +73,31 @@ def search(
     rules: Rules,
     needed: Bool[Array, " k"] | None = None,
 ) -> Search:
+    """The subset at the end of a `climb`.
+
+    Args:
+        source: The sums of the dataset.
+        start: The subset to start from, of which features, rows of X'X and coefficients are read.
+        reference: The sum of squared residuals at which the log likelihood counts as zero.
+        rules: The charges and limits of the search.
+        needed: Features that must be in the subset, unless they are zero.
+    """
+    xp = namespace(start.gram)
+    slab, steps, ended = climb(source, start, rules, needed)
+    spent = rules.pricing(slab.features, slab.coef).of_subset(slab.size, slab.square)
+    return Search(
+        support=slab.kept,
+        coef=put(xp.zeros_like(slab.slope), slab.features, slab.coef),
+        score=rules.rise(reference, slab.square) - spent,
+        steps=steps,
+        ended=ended,
+        full=xp.all(slab.used),
+    )
+
+
+def climb(
+    source: Source, start: Slab, rules: Rules, needed: Bool[Array, " k"] | None = None
+) -> tuple[Slab, Int[Array, ""], Bool[Array, ""]]:
     """Make the best move, again and again until none raises the score.
 
     Moves are made by rank-one updates; before the end, and after every 32 of them, all is
@@ -81,12 +106,11 @@ def search(
     Args:
         source: The sums of the dataset.
         start: The subset to start from, of which features, rows of X'X and coefficients are read.
-        reference: The sum of squared residuals at which the log likelihood counts as zero.
         rules: The charges and limits of the search.
         needed: Features that must be in the subset, unless they are zero.
 
     Returns:
-        The last subset.
+        The last subset, the number of moves, and whether no move raises the score.
     """
     xp = namespace(start.gram)
     pricing, rise, n, most, max_steps = rules
@@ -97,14 +121,15 @@ def search(
 
     def advance(carry: tuple[Slab, Array, Array, Array]) -> tuple[Slab, Array, Array, Array]:
         slab, steps, since, _ = carry
-        price = pricing(slab.features, slab.coef, slab.square)
+        price = pricing(slab.features, slab.coef)
         move = best_of(slab, squares_after(slab), price, rise, most, needed)
         change = change_of(slab, move)
         grown = (move.feature < k).astype(xp.int32) - (move.slot < m).astype(xp.int32)
         feature = xp.where(change.fills, move.feature, k)
-        then = pricing(xp.where(change.at, feature, slab.features), change.coef, move.square)
+        then = pricing(xp.where(change.at, feature, slab.features), change.coef)
         gain = rise(slab.square, move.square)
-        gain = gain - then.of_subset(slab.size + grown) + price.of_subset(slab.size)
+        gain = gain - then.of_subset(slab.size + grown, move.square)
+        gain = gain + price.of_subset(slab.size, slab.square)
         forced = xp.isposinf(move.rise)
         go = forced | ((move.rise > least) & (gain > least))
         slab = moved(source, slab, move, change, go)
@@ -123,16 +148,7 @@ def search(
 
     no = xp.asarray(False)
     slab, steps, ended, _ = while_loop(lambda c: ~c[3], round_of_moves, (start, zero, no, no))
-    price = pricing(slab.features, slab.coef, slab.square)
-    score = rise(reference, slab.square) - price.of_subset(slab.size)
-    return Search(
-        support=slab.kept,
-        coef=put(xp.zeros(k, gram.dtype), slab.features, slab.coef),
-        score=score,
-        steps=steps,
-        ended=ended,
-        full=xp.all(slab.used),
-    )
+    return slab, steps, ended
 
 
 def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Array, ""]]:
@@ -157,15 +173,15 @@ def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Arr
 
     def drop(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
         slab, since, _ = carry
-        price, size = pricing(slab.features, slab.coef, slab.square), slab.size
+        price, size = pricing(slab.features, slab.coef), slab.size
         after = slab.squares_after_drops
         rises = drop_rises(slab, after, price, rise)
         out = xp.argmax(rises).astype(xp.int32)
         at, column = slots == out, slab.inverse[:, out] / slab.variances[out]
         features = xp.where(at, k, slab.features)
         coef = xp.where(at, 0, slab.coef - column * slab.coef[out])
-        then = pricing(features, coef, after[out])
-        gain = rise(slab.square, after[out]) - then.of_subset(size - 1) + price.of_subset(size)
+        spent = pricing(features, coef).of_subset(size - 1, after[out])
+        gain = rise(slab.square, after[out]) - spent + price.of_subset(size, slab.square)
         go = (rises[out] > least) & (gain > least)
         left = slab.inverse - column[:, None] * slab.inverse[out][None, :]
         dropped = slab._replace(
@@ -234,14 +250,17 @@ def whole_slab(sums: Squares, support: Bool[Array, " k"]) -> Slab:
 
 
 def from_nothing(
-    rows: Rows, slots: int, rules: Rules, needed: Bool[Array, " k"] | None = None
+    rows: Rows,
+    slots: int,
+    stages: Sequence[Rules],
+    needed: Bool[Array, " k"] | None = None,
 ) -> Search:
     """A search from the empty subset with slots for some of many features; X'X is never formed.
 
     Args:
         rows: The dataset.
         slots: Number of slots for features.
-        rules: The charges and limits of the search.
+        stages: Charges and limits of searches that begin where the one before ended.
         needed: Features that must be in the subset.
     """
     xp = namespace(rows.X)
@@ -250,13 +269,25 @@ def from_nothing(
     slab = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
     square = rows.y**2 if rows.counts is None else rows.counts * rows.y**2
     needed = None if needed is None else needed & (rows.scale > 0)
-    return search(rows, slab, xp.sum(square), rules, needed)
+    *first, last = stages
+    full, steps = xp.asarray(False), xp.zeros((), xp.int32)
+    for rules in first:
+        slab, moves, _ = climb(rows, slab, rules, needed)
+        full, steps = full | xp.all(slab.used), steps + moves
+    end = search(rows, slab, xp.sum(square), last, needed)
+    return end._replace(full=full | end.full, steps=steps + end.steps)
 
 
-def flat(price: float, m: int, dtype: Any, xp: Any = jnp) -> Pricing:
-    """A pricing of one charge for every feature and none for the size, in arrays of a namespace."""
-    charges = Charges(xp.full(m, price, dtype), xp.asarray(price, dtype), xp.zeros(1, dtype))
-    return lambda features, coef, square: charges
+def flat(each: float, k: int) -> Pricing:
+    """A pricing of one charge for each of k features and none for the size."""
+
+    def pricing(features: Array, coef: Array) -> Charges:
+        xp = namespace(coef)
+        rule = Criterion(each, False, xp.zeros(1, coef.dtype))
+        kept = effects(xp.ones_like(coef), features < k)
+        return Charges(rule, kept, xp.zeros_like(coef), xp.ones_like, 1)
+
+    return pricing
 
 
 def bic_charge(n: int) -> float:

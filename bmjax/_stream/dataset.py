@@ -20,7 +20,7 @@ from bmjax._selection.criterion import Criterion, criterion
 from bmjax._selection.gram import Squares, residual_slope, residual_square
 from bmjax._selection.in_memory import report
 from bmjax._selection.multistart import End, best_fit
-from bmjax._selection.rounds import Subset, blank, maximised, price, repeated
+from bmjax._selection.rounds import Subset, blank, maximised, repeated, spent_on
 from bmjax._selection.starts import Point, best_subset, points_on
 from bmjax._solvers.accelerated import Accelerated
 from bmjax._stream.fitter import Streamed, totals_at
@@ -87,7 +87,7 @@ def best_by_rounds(passes: Passes, totals: Totals, rule: Criterion) -> Subset:
         end = maximised(data, weights, start.noise_precision, support)
         near = passes.near(end.weights, end.noise_precision)
         size = support.sum(dtype=np.int32)
-        spent = price(rule, near, end, support & totals.maskable, size)
+        spent = spent_on(rule, near, end, support & totals.maskable, size)
         return Subset(support, end.weights, end.noise_precision, end.value - spent)
 
     return repeated(refit(blank(totals), ~totals.maskable), find, refit)[0]

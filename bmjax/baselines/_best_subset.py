@@ -111,7 +111,7 @@ def _best_subset(
         supports = jnp.asarray(table[table.sum(axis=1) <= max_features].astype(bool))
         steps, ended = jnp.asarray(len(supports), jnp.int32), jnp.asarray(True)
     else:
-        rules = Rules(flat(charge, k, X.dtype), rise, n, max_features, max_steps)
+        rules = Rules(flat(charge, k), rise, n, max_features, max_steps)
         end = from_both_ends(m, rules)
         supports, steps, ended = end.support[None], end.steps, end.ended
 

@@ -13,7 +13,7 @@ from bmjax import Status
 from bmjax._results.parts import Starts
 from bmjax._selection.criterion import criterion, score
 from bmjax._selection.moves import best_move, surroundings
-from tests.helpers import lane, normal_design, plain_fit, uniform_design
+from tests.helpers import lane, learned_charge, normal_design, plain_fit, uniform_design
 
 
 def interior_state(seed, k=5, n=60):
@@ -85,11 +85,10 @@ def test_what_each_rule_charges():
     variance = square[0] / n
     likelihood = -0.5 * n * (math.log(2 * math.pi * variance) + 1) - 0.5 * math.log(n)
     held = likelihood - size * 0.5 * math.log(n)
-    spread = max(1.0, np.mean(coef**2 * np.mean(kept**2, axis=0)) / variance)
-    share = 1 - math.log(n) / (4 * math.log(k))
-    learned = held - 0.5 * size * math.log(spread) - share * math.log(math.comb(k, size))
+    strengths = coef**2 * np.mean(kept**2, axis=0) / variance
+    share = 1 - math.log(n) / (8 * math.log(k))
+    learned = likelihood - learned_charge(n, strengths) - share * math.log(math.comb(k, size))
     want = {"paper": held - size * 0.5 * math.log(n), "held": held, "learned": learned}
-    assert spread > 1.5  # or the test would not see it
     for name, value in want.items():
         got = score(criterion(name, problem), problem, state, bound)
         np.testing.assert_allclose(got, value, rtol=1e-10)

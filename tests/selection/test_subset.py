@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bmjax._runtime.backend import namespace
 from bmjax._selection.gram import Rows, anchored, unit_columns, unit_scale
 from bmjax._selection.neighbours import likelihood_rise, squares_after
 from bmjax._selection.slab import Move, change_of, moved, refreshed
@@ -131,11 +130,10 @@ def test_the_end_of_a_search_is_a_local_optimum(seed, dtype):
     for features, target in on_both(X, y):
         rise = likelihood_rise(N, None, 1e-12)
         sums = source_of(features, target, "sums")
-        xp = namespace(features)
-        rules = Rules(flat(charge, K, dtype, xp), rise, N, K, 100)
+        rules = Rules(flat(charge, K), rise, N, K, 100)
         ends.append(from_both_ends(sums, rules))
-        few = Rules(flat(charge, SLOTS, dtype, xp), rise, N, SLOTS, 100)
-        ends.append(from_nothing(source_of(features, target, "rows"), SLOTS, few))
+        few = Rules(flat(charge, K), rise, N, SLOTS, 100)
+        ends.append(from_nothing(source_of(features, target, "rows"), SLOTS, [few]))
     for end in ends:
         assert end.ended
         kept = np.asarray(end.support)
@@ -154,9 +152,7 @@ def test_a_search_says_when_it_is_out_of_room():
     rows = source_of(np.ascontiguousarray(X.T), y, "rows")
     rise = likelihood_rise(60, None, 1e-12)
     for slots, full in ((2, True), (6, False)):
-        end = from_nothing(
-            rows, slots, Rules(flat(bic_charge(60), slots, float, np), rise, 60, 6, 50)
-        )
+        end = from_nothing(rows, slots, [Rules(flat(bic_charge(60), 7), rise, 60, 6, 50)])
         assert bool(end.full) == full
         assert end.support.sum() == min(slots, 4)
 
@@ -165,13 +161,13 @@ def test_features_that_are_needed_come_first_and_stay():
     X, y = correlated(5, np.float64)
     needed = np.isin(np.arange(K), [6, 8])
     rise = likelihood_rise(N, None, 1e-12)
-    charges = flat(50.0, SLOTS, float, np)(None, None, None)
 
-    def pricing(features, coef, square):
-        return charges._replace(kept=np.where(np.isin(features, [6, 8]), -np.inf, charges.kept))
+    def pricing(features, coef):
+        may_not_go = np.where(np.isin(features, [6, 8]), -np.inf, 0.0)
+        return flat(50.0, K)(features, coef)._replace(masks=may_not_go)
 
     rules = Rules(pricing, rise, N, SLOTS, 50)
-    end = from_nothing(source_of(X, y, "rows"), SLOTS, rules, needed)
+    end = from_nothing(source_of(X, y, "rows"), SLOTS, [rules], needed)
     np.testing.assert_array_equal(end.support, needed)  # the others cost too much
 
 
@@ -183,8 +179,8 @@ def test_many_moves_are_refreshed():
     y = X @ weights + 0.1 * rng.normal(size=400)
     features, target = np.ascontiguousarray(X.T).astype(np.float32), y.astype(np.float32)
     rise = likelihood_rise(400, None, 1e-9)
-    rules = Rules(flat(bic_charge(400), 50, np.float32, np), rise, 400, 50, 500)
-    end = from_nothing(source_of(features, target, "rows"), 50, rules)
+    rules = Rules(flat(bic_charge(400), 60), rise, 400, 50, 500)
+    end = from_nothing(source_of(features, target, "rows"), 50, [rules])
     assert end.steps >= 45
     np.testing.assert_array_equal(end.support[:45], True)
     assert end.support.sum() <= 48
