@@ -96,7 +96,7 @@ class BayesianMaskingRegressor(Measured, MaskingSelector):
         >>> X, y, names = load_diabetes()
         >>> model = BayesianMaskingRegressor().fit(X, y)
         >>> round(model.score(X, y), 2), model.transform(X).shape
-        (0.51, (442, 5))
+        (0.51, (442, 6))
     """
 
     noise_precision_: float
@@ -221,7 +221,7 @@ class BayesianMaskingClassifier(TwoClasses, MaskingSelector):
         >>> X, y, names = load_diabetes()
         >>> model = BayesianMaskingClassifier().fit(X, y > 150)
         >>> round(model.score(X, y > 150), 2), model.predict_proba(X).shape
-        (0.76, (442, 2))
+        (0.75, (442, 2))
     """
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:

@@ -74,11 +74,11 @@ class Result(Readings):
         >>> X, y, names = bmjax.datasets.load_diabetes()
         >>> fit = bmjax.fit(X, y, intercept=True)
         >>> fit
-        <bmjax.Result: 5 of 10 features kept, CONVERGED>
+        <bmjax.Result: 6 of 10 features kept, CONVERGED>
         >>> fit.coef.shape, fit.predict(X).shape, round(float(fit.r_squared), 2)
         ((10,), (442,), 0.51)
         >>> [round(float(end), 1) for end in fit.conf_int()[2]]  # of bmi
-        [4.3, 7.0]
+        [4.3, 7.1]
     """
 
     coef: Float[Array, "*b k"]

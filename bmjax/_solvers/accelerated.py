@@ -100,7 +100,7 @@ class Accelerated:
         >>> import bmjax
         >>> X, y, names = bmjax.datasets.load_diabetes()
         >>> bmjax.fit(X, y, intercept=True, solver=bmjax.Accelerated())
-        <bmjax.Result: 5 of 10 features kept, CONVERGED>
+        <bmjax.Result: 6 of 10 features kept, CONVERGED>
     """
 
     max_move: float = 6.0

@@ -73,7 +73,7 @@ def fit_stream(
         >>> X, y, names = bmjax.datasets.load_diabetes()
         >>> blocks = [(X[:200], y[:200]), (X[200:], y[200:])]  # or arrays on the disk: (X, y)
         >>> bmjax.fit_stream(blocks, intercept=True)
-        <bmjax.Result: 5 of 10 features kept, CONVERGED>
+        <bmjax.Result: 6 of 10 features kept, CONVERGED>
     """
     if block_rows is not None:
         block_rows = validate.count("block_rows", block_rows, low=1)

@@ -35,6 +35,7 @@ def test_every_model_is_that_of_least_squares(data):
 
 
 def test_the_features_that_are_surely_in_are_kept(data):
+    """Which of s1 with s2, or s3, is in is a toss-up: .57 and .57 are their probabilities."""
     X, y, names = data
     exact = enumerate_models(X, y)
     best = [name for name, chosen in zip(names, exact.best, strict=True) if chosen]
@@ -42,10 +43,12 @@ def test_the_features_that_are_surely_in_are_kept(data):
     r = bmjax.fit(X, y, intercept=True)
     kept = np.asarray(r.support)
     assert kept[exact.inclusion > 0.95].all()
-    np.testing.assert_array_equal(kept, exact.best)
+    assert exact.above(kept) < 0.5
+    bic = bmjax.fit(X, y, intercept=True, criterion="held")
+    np.testing.assert_array_equal(bic.support, exact.best)
     refit = r.refit(X, y)
     wide = np.column_stack([X[:, kept], np.ones(len(y))])
-    np.testing.assert_allclose(refit.coef[kept], np.linalg.lstsq(wide, y)[0][:5], rtol=1e-8)
+    np.testing.assert_allclose(refit.coef[kept], np.linalg.lstsq(wide, y)[0][:-1], rtol=1e-8)
     # Masks take little here: effects within half a standard error of least squares.
     gap = np.abs(np.asarray(r.coef) - refit.coef)[kept] / refit.standard_errors[kept]
     assert gap.max() < 0.5
