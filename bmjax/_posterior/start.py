@@ -8,7 +8,7 @@ from bmjax._posterior.prior import LEAST_SHARE, Evidence
 from bmjax._posterior.sums import Sums
 from bmjax._runtime import ladder
 from bmjax._selection.gram import Rows
-from bmjax._selection.neighbours import likelihood_rise
+from bmjax._selection.neighbours import Noise
 from bmjax._selection.subset import Rules, flat, from_nothing
 
 _MOST_MOVES = 500
@@ -29,10 +29,10 @@ def starting_support(sums: Sums, evidence: Evidence, most: int) -> tuple[np.ndar
     rows = Rows(sums.columns, sums.target, None, explains.astype(float))
     charge = 0.5 * math.log(max(sums.freedom, 2)) + math.log(max(f / max(n, 1), 1))
     known = None if evidence.precision is None else np.asarray(evidence.precision)
-    rise = likelihood_rise(max(int(sums.freedom), 1), known, np.asarray(LEAST_SHARE))
+    noise = Noise(max(int(sums.freedom), 1), known, np.asarray(LEAST_SHARE))
     slots = ladder.slots(8, most)
     while True:
-        rules = Rules(flat(charge, len(rows.X)), rise, n, most, _MOST_MOVES)
+        rules = Rules(flat(charge, f, noise), noise, most, _MOST_MOVES)
         with np.errstate(all="ignore"):
             end = from_nothing(rows, slots, [rules])
         if not end.full or slots >= most:

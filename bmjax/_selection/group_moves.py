@@ -18,7 +18,7 @@ from bmjax._selection.criterion import Criterion, Effects, effects_of
 from bmjax._selection.gram import Squares, residual_square, unit_scale
 from bmjax._selection.group_slab import GroupMove, Layout, independent, ranked_move, squares_after
 from bmjax._selection.moves import Surroundings, slab_of
-from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, noise_at
+from bmjax._selection.neighbours import Charges, most_features, noise_of
 
 
 def best_group_move(
@@ -30,7 +30,7 @@ def best_group_move(
     rank: Int[Array, ""] | int = 0,
 ) -> tuple[State, Int[Array, " m"], Float[Array, ""]]:
     """The state after the best single move of a group from a fitted state; as in `best_move`."""
-    xp, groups, n = namespace(state), problem.groups, problem.num_samples
+    xp, groups = namespace(state), problem.groups
     assert groups is not None
     assert groups.members is not None
     assert around.blocks is not None
@@ -44,10 +44,9 @@ def best_group_move(
     nothing = xp.zeros(len(layout.sizes), cost.dtype)
     kept = Effects(*(put(nothing, at, term) for term in effects_of(problem, state)))
     slab = slab_of(problem, _independent(problem, state, around.sums), around)
-    noise = n, problem.noise_precision, n * problem.noise_floor
-    price = Charges(rule, kept, put(nothing, at, cost), noise_at(*noise), n)
+    price = Charges(rule, kept, put(nothing, at, cost), noise_of(problem))
     most, after = most_features(problem.num_rows, problem.num_features), squares_after(slab, layout)
-    move = ranked_move(slab, layout, after, price, likelihood_rise(*noise), most, rank)
+    move = ranked_move(slab, layout, after, price, most, rank)
     return *_after(problem, state, around, move, rate), move.rise
 
 

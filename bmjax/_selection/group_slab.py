@@ -20,7 +20,7 @@ from bmjax._model.linalg import inverse_over
 from bmjax._runtime.backend import Array, cond, fori_loop, map_rows, namespace, put, take
 from bmjax._selection.criterion import Effects
 from bmjax._selection.gram import Rows, Squares
-from bmjax._selection.neighbours import After, Charges, Rise, explained, rises_to
+from bmjax._selection.neighbours import After, Charges, explained
 from bmjax._selection.slab import Move, Slab, Source, change_of, moved
 
 
@@ -235,12 +235,11 @@ def with_columns(
     return fori_loop(len(columns), add, slab)
 
 
-def ranked_move(  # noqa: PLR0913 - what a choice depends on
+def ranked_move(
     slab: Slab,
     layout: Layout,
     after: After,
     price: Charges,
-    rise: Rise,
     most: Int[Array, ""] | int,
     rank: Int[Array, ""] | int = 0,
 ) -> GroupMove:
@@ -251,7 +250,6 @@ def ranked_move(  # noqa: PLR0913 - what a choice depends on
         layout: The groups.
         after: ||residual||^2 after each move.
         price: The charges of the groups.
-        rise: The rise of the log likelihood.
         most: Largest number of columns allowed.
         rank: The rank of the move.
     """
@@ -262,7 +260,7 @@ def ranked_move(  # noqa: PLR0913 - what a choice depends on
     total, rule = price.kept.total, price.rule
 
     def risen(after: Array, sums: Effects, possible: Array) -> Array:
-        return rises_to(xp.where(possible, after, xp.inf), sums, square, price, rise)
+        return price.rises(square, xp.where(possible, after, xp.inf), sums)
 
     def entering(before: Array, after: Array) -> Effects:
         # As if the columns that enter were orthogonal to those in the slots.

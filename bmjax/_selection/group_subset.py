@@ -25,14 +25,7 @@ from bmjax._selection.group_slab import (
     with_columns,
     without,
 )
-from bmjax._selection.neighbours import (
-    After,
-    Charges,
-    Rise,
-    likelihood_rise,
-    most_features,
-    noise_at,
-)
+from bmjax._selection.neighbours import After, Charges, Noise, most_features, noise_of
 from bmjax._selection.slab import Slab, Source, begun, refreshed
 from bmjax._selection.subset import whole_slab
 
@@ -46,7 +39,7 @@ class GroupRules(NamedTuple):
     Attributes:
         layout: The groups.
         prices: A function for the charges of the groups, given a slab.
-        rise: The rise of the log likelihood.
+        noise: The noise of the dataset.
         most: Largest number of columns allowed.
         least: The largest rise of the score that may be rounding error.
         needed: Whether each group must be in the subset, if it can explain anything.
@@ -54,7 +47,7 @@ class GroupRules(NamedTuple):
 
     layout: Layout
     prices: Callable[[Slab], Charges]
-    rise: Rise
+    noise: Noise
     most: Int[Array, ""] | int
     least: float | Array
     needed: Bool[Array, " g"]
@@ -66,7 +59,7 @@ class GroupRules(NamedTuple):
 
     def gain(self, before: Slab, after: Slab) -> Float[Array, ""]:
         """The rise of the score from one slab to another, each at its own charges."""
-        rise = self.rise(before.square, after.square)
+        rise = self.noise.rise(before.square, after.square)
         return rise - self.spent(after) + self.spent(before)
 
 
@@ -120,7 +113,7 @@ def _members(problem: Problem) -> Int[Array, "g d"]:
 def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
     """The charges and limits of a search under a criterion."""
     xp, n = namespace(problem), problem.num_samples
-    noise = n, problem.noise_precision, n * problem.noise_floor
+    noise = noise_of(problem)
     needed = xp.any(take(~problem.maskable, layout.members), axis=1)
 
     def prices(slab: Slab) -> Charges:
@@ -128,12 +121,12 @@ def _rules(problem: Problem, rule: Criterion, layout: Layout) -> GroupRules:
         strength = xp.sum(coef * (layout.blocks @ coef[:, :, None])[:, :, 0], axis=1) / n
         kept = effects(strength, layout.kept(slab) & ~needed, layout.sizes)
         masks = xp.where(needed, -xp.inf, xp.zeros_like(strength))
-        return Charges(rule, kept, masks, noise_at(*noise), n)
+        return Charges(rule, kept, masks, noise)
 
     return GroupRules(
         layout=layout,
         prices=prices,
-        rise=likelihood_rise(*noise),
+        noise=noise,
         most=most_features(problem.num_rows, problem.num_features),
         least=25 * n * float(xp.finfo(problem.dtype).eps),
         needed=needed,
@@ -193,7 +186,7 @@ def _best(slab: Slab, after: After, rules: GroupRules) -> GroupMove:
     """The move that raises the score the most, or adds a needed group that is missing."""
     layout = rules.layout
     xp, kept = namespace(slab.gram), layout.kept(slab)
-    move = ranked_move(slab, layout, after, rules.prices(slab), rules.rise, rules.most)
+    move = ranked_move(slab, layout, after, rules.prices(slab), rules.most)
     free = xp.sum(~slab.used, dtype=xp.int32)
     missing = rules.needed & ~kept & xp.isfinite(after.add) & (layout.sizes <= free)
     none, first = xp.asarray(len(kept), xp.int32), xp.argmax(missing).astype(xp.int32)
@@ -224,7 +217,7 @@ def _eliminated(source: Source, start: Slab, rules: GroupRules) -> Slab:
     def drop(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
         slab, since, _ = carry
         after = After(squares_after_drops(slab, layout), *nowhere)
-        move = ranked_move(slab, layout, after, rules.prices(slab), rules.rise, rules.most)
+        move = ranked_move(slab, layout, after, rules.prices(slab), rules.most)
         dropped = without(slab, take(layout.members, move.out))
         go = (move.rise > rules.least) & (rules.gain(slab, dropped) > rules.least)
         return select(go, dropped, slab), since + 1, go

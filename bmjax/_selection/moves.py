@@ -24,13 +24,7 @@ from bmjax._runtime.backend import Array, namespace, sigmoid, take
 from bmjax._selection.criterion import Criterion, effects_of
 from bmjax._selection.gram import Rows, Squares, residual_square, unit_scale
 from bmjax._selection.group_slab import blocks_of
-from bmjax._selection.neighbours import (
-    Charges,
-    likelihood_rise,
-    most_features,
-    noise_at,
-    ranked_move,
-)
+from bmjax._selection.neighbours import Charges, most_features, noise_of, ranked_move
 from bmjax._selection.slab import Move, Slab, slab_at
 
 
@@ -120,16 +114,15 @@ def best_move(
     Returns:
         The state after the move, with new weights and noise, its features, and the score's rise.
     """
-    xp, kept, n = namespace(state), state.active, problem.num_samples
+    xp, kept = namespace(state), state.active
     slab = slab_of(problem, state, around)
     masks = Masks(state.inclusion, sigmoid(-state.log_odds), around.entropy)
     # The masking cost of the bound at inclusion 1 is log(n)/2, which the rule charges itself.
     cost = masking_cost(problem, state, masks) - 0.5 * problem.log_samples
     cost = xp.where(problem.maskable, xp.where(kept, cost, 0), -xp.inf)
-    noise = n, problem.noise_precision, n * problem.noise_floor
-    price = Charges(rule, effects_of(problem, state), cost, noise_at(*noise), n)
+    price = Charges(rule, effects_of(problem, state), cost, noise_of(problem))
     most = most_features(problem.num_rows, problem.num_features)
-    move = ranked_move(slab, price, likelihood_rise(*noise), most, rank)
+    move = ranked_move(slab, price, most, rank)
     return *_after(problem, state, around, move, rate), move.rise
 
 

@@ -1,13 +1,49 @@
 """The neighbours of a subset, one drop, addition or exchange away, judged in closed form."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from jaxtyping import Bool, Float, Int
 
+from bmjax._model.problem import Problem, Totals
 from bmjax._runtime.backend import Array, fori_loop, namespace, put
 from bmjax._selection.criterion import Criterion, Effects, effects
 from bmjax._selection.slab import Move, Slab
+
+
+class Noise(NamedTuple):
+    """The noise of a dataset, by which sums of squared residuals are judged.
+
+    Attributes:
+        samples: Number of samples.
+        known: The known noise precision, or None to use that of the residuals.
+        floor: Sums of squares below this are rounding error and are raised to it.
+    """
+
+    samples: int | Array
+    known: Float[Array, ""] | None
+    floor: float | Float[Array, ""]
+
+    def precision(self, square: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The noise precision at a sum of squared residuals."""
+        xp = namespace(square)
+        if self.known is not None:
+            return xp.broadcast_to(self.known, xp.shape(square))
+        return self.samples / xp.maximum(square, self.floor)
+
+    def rise(self, before: Float[Array, "*s"], after: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The rise of the log likelihood from one sum of squared residuals to another."""
+        if self.known is not None:
+            return 0.5 * self.known * (before - after)
+        # Through log1p, since in float32 the difference of two logarithms would be lost.
+        xp = namespace(before, after)
+        before, after = xp.maximum(before, self.floor), xp.maximum(after, self.floor)
+        return -0.5 * self.samples * xp.log1p((after - before) / before)
+
+
+def noise_of(problem: Problem | Totals) -> Noise:
+    """The noise of a dataset."""
+    n = problem.num_samples
+    return Noise(n, problem.noise_precision, n * problem.noise_floor)
 
 
 class Charges(NamedTuple):
@@ -17,19 +53,17 @@ class Charges(NamedTuple):
         rule: The charge of features.
         kept: The terms of the feature in each slot.
         masks: What its masks cost the feature in each slot; -inf if it may not be dropped.
-        precision: The noise precision at a sum of squared residuals.
-        samples: Number of samples.
+        noise: The noise of the dataset.
     """
 
     rule: Criterion
     kept: Effects
     masks: Float[Array, " m"]
-    precision: Callable[[Array], Array]
-    samples: int | Array
+    noise: Noise
 
     def of(self, sums: Effects, square: Float[Array, "*s"]) -> Float[Array, "*s"]:
         """The charge of features from their sums, at a sum of squared residuals."""
-        return self.rule.charge(sums.per_noise(self.precision(square)))
+        return self.rule.charge(sums.per_noise(self.noise.precision(square)))
 
     def of_subset(self, size: Int[Array, ""], square: Float[Array, ""]) -> Float[Array, ""]:
         """The charge of the subset of a size, which counts features that may not be masked."""
@@ -37,50 +71,23 @@ class Charges(NamedTuple):
 
     def entering(self, explained: Float[Array, "*s"], columns: Array | None = None) -> Effects:
         """The terms of features that enter, from the squared length of their contributions."""
-        return effects(explained / self.samples, True, columns)
+        return effects(explained / self.noise.samples, True, columns)
 
+    def rises(
+        self, square: Float[Array, ""], after: Float[Array, "*s"], sums: Effects
+    ) -> Float[Array, "*s"]:
+        """The rise of the score to some neighbours, but for masks and the size of the subset.
 
-# The rise of the log likelihood from one sum of squared residuals (the first) to another.
-Rise = Callable[[Array, Array], Array]
-
-
-def likelihood_rise(
-    n: int | Array, noise_precision: Float[Array, ""] | None, floor: Float[Array, ""]
-) -> Rise:
-    """A function for the rise of the log likelihood between two sums of squared residuals.
-
-    Args:
-        n: Number of samples.
-        noise_precision: The known noise precision, or None to use that of the residuals.
-        floor: Sums below this are rounding error and are raised to it.
-
-    Returns:
-        A function of two sums of squares, before and after.
-    """
-
-    def rise(before: Array, after: Array) -> Array:
-        if noise_precision is not None:
-            return 0.5 * noise_precision * (before - after)
-        # Through log1p, since in float32 the difference of two logarithms would be lost.
-        xp = namespace(before, after)
-        before, after = xp.maximum(before, floor), xp.maximum(after, floor)
-        return -0.5 * n * xp.log1p((after - before) / before)
-
-    return rise
-
-
-def noise_at(
-    n: int | Array, noise_precision: Float[Array, ""] | None, floor: Float[Array, ""]
-) -> Callable[[Array], Array]:
-    """A function for the noise precision at a sum of squared residuals; see `likelihood_rise`."""
-
-    def precision(square: Array) -> Array:
-        xp = namespace(square)
-        if noise_precision is not None:
-            return xp.broadcast_to(noise_precision, xp.shape(square))
-        return n / xp.maximum(square, floor)
-
-    return precision
+        Args:
+            square: ||residual||^2 at the present subset.
+            after: ||residual||^2 at each neighbour; where infinite, as if impossible, it is -inf.
+            sums: The sums of the features of each neighbour.
+        """
+        xp = namespace(after)
+        possible = xp.isfinite(after)
+        after = xp.where(possible, after, square)
+        saved = self.of(self.kept.total, square) - self.of(sums, after)
+        return xp.where(possible, self.noise.rise(square, after) + saved, -xp.inf)
 
 
 class After(NamedTuple):
@@ -128,7 +135,6 @@ def best_of(
     slab: Slab,
     after: After,
     price: Charges,
-    rise: Rise,
     most: Int[Array, ""] | int,
     needed: Bool[Array, " k"] | None = None,
 ) -> Move:
@@ -138,7 +144,6 @@ def best_of(
         slab: The present subset.
         after: ||residual||^2 after each move.
         price: The charges of features.
-        rise: The rise of the log likelihood.
         most: Largest subset allowed.
         needed: Features that must be in the subset; missing ones are added first.
     """
@@ -157,9 +162,9 @@ def best_of(
     adds = total.plus(price.entering(square_of))
     rises = xp.concatenate(
         [
-            drop_rises(slab, after.drop, price, rise),
-            rises_to(swapped, swaps, slab.square, price, rise) + price.masks,
-            (rises_to(added, adds, slab.square, price, rise) + grows)[None],
+            drop_rises(slab, after.drop, price),
+            price.rises(slab.square, swapped, swaps) + price.masks,
+            (price.rises(slab.square, added, adds) + grows)[None],
         ]
     )
     room = size < xp.minimum(most, m)
@@ -183,44 +188,18 @@ def best_of(
     return Move(*(xp.where(force, a, b) for a, b in zip(forced, move, strict=True)))
 
 
-def drop_rises(
-    slab: Slab, after: Float[Array, " m"], price: Charges, rise: Rise
-) -> Float[Array, " m"]:
+def drop_rises(slab: Slab, after: Float[Array, " m"], price: Charges) -> Float[Array, " m"]:
     """The rise of the score after emptying each slot; -inf for an empty slot.
 
     Args:
         slab: The present subset.
         after: ||residual||^2 after emptying each slot.
         price: The charges of features.
-        rise: The rise of the log likelihood.
     """
     size, rule = slab.size, price.rule
     saved = price.masks + rule.of_size(size) - rule.of_size(size - 1)
     left = price.kept.total.minus(price.kept)
-    return rises_to(after, left, slab.square, price, rise) + saved
-
-
-def rises_to(
-    after: Float[Array, "*s"],
-    sums: Effects,
-    square: Float[Array, ""],
-    price: Charges,
-    rise: Rise,
-) -> Float[Array, "*s"]:
-    """The rise of the score to some neighbours, but for masks and the size of the subset.
-
-    Args:
-        after: ||residual||^2 at each neighbour; infinite if it is not possible, the rise is -inf.
-        sums: The sums of the features of each neighbour.
-        square: ||residual||^2 at the present subset.
-        price: The charges at the present subset.
-        rise: The rise of the log likelihood.
-    """
-    xp = namespace(after)
-    possible = xp.isfinite(after)
-    after = xp.where(possible, after, square)
-    saved = price.of(price.kept.total, square) - price.of(sums, after)
-    return xp.where(possible, rise(square, after) + saved, -xp.inf)
+    return price.rises(slab.square, after, left) + saved
 
 
 def explained(before: Float[Array, "*s"], after: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -234,7 +213,6 @@ def explained(before: Float[Array, "*s"], after: Float[Array, "*s"]) -> Float[Ar
 def ranked_move(
     slab: Slab,
     price: Charges,
-    rise: Rise,
     most: Int[Array, ""] | int,
     rank: Int[Array, ""] | int,
 ) -> Move:
@@ -243,7 +221,7 @@ def ranked_move(
     m, k = slab.reach.shape
 
     def without_best(_: Array, after: After) -> After:
-        move = best_of(slab, after, price, rise, most)
+        move = best_of(slab, after, price, most)
         drops, adds = move.feature == k, move.slot == m
         row = xp.minimum(move.slot, m - 1)
         this = (xp.arange(k, dtype=xp.int32) == move.feature) & ~(drops | adds)
@@ -254,7 +232,7 @@ def ranked_move(
         )
 
     after = fori_loop(rank, without_best, squares_after(slab))
-    return best_of(slab, after, price, rise, most)
+    return best_of(slab, after, price, most)
 
 
 def most_features(n: int | Array, k: int | Array) -> int | Array:

@@ -13,7 +13,7 @@ from bmjax._runtime.precision import full_precision
 from bmjax._selection.criterion import Criterion, constant, effects, universal
 from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
 from bmjax._selection.group_subset import best_groups
-from bmjax._selection.neighbours import Charges, likelihood_rise, most_features, noise_at
+from bmjax._selection.neighbours import Charges, most_features, noise_of
 from bmjax._selection.rounds import by_rounds, undecided
 from bmjax._selection.subset import Rules, from_both_ends, from_nothing
 
@@ -224,16 +224,15 @@ def few_of_many(
 
 def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
     """The charges and limits of a search for the best subset under a criterion."""
-    n, maskable = problem.num_samples, problem.maskable
-    noise = n, problem.noise_precision, n * problem.noise_floor
+    noise, maskable = noise_of(problem), problem.maskable
 
     def pricing(features: Array, coef: Array) -> Charges:
         xp, own = namespace(coef), take(maskable, features)
-        masks = xp.where(own, xp.zeros_like(coef), -xp.inf)
-        return Charges(rule, effects(coef**2 / n, own), masks, noise_at(*noise), n)
+        kept = effects(coef**2 / noise.samples, own)
+        return Charges(rule, kept, xp.where(own, xp.zeros_like(coef), -xp.inf), noise)
 
     most = most_features(problem.num_rows, problem.num_features)
-    return Rules(pricing, likelihood_rise(*noise), n, most, 10 * slots)
+    return Rules(pricing, noise, most, 10 * slots)
 
 
 def _needed(problem: Problem | Totals) -> Bool[Array, " k"] | None:

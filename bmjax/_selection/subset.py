@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from bmjax._runtime.backend import Array, map_rows, namespace, put, while_loop
 from bmjax._selection.criterion import Criterion, effects
 from bmjax._selection.gram import Rows, Squares
-from bmjax._selection.neighbours import Charges, Rise, best_of, drop_rises, squares_after
+from bmjax._selection.neighbours import Charges, Noise, best_of, drop_rises, squares_after
 from bmjax._selection.slab import Slab, Source, begun, change_of, moved, refreshed
 
 # Number of rank-one updates after which all is recomputed, against rounding errors.
@@ -29,15 +29,13 @@ class Rules(NamedTuple):
 
     Attributes:
         pricing: A function for the charges of features at the present coefficients.
-        rise: The rise of the log likelihood.
-        n: Number of samples, with which rounding errors grow.
+        noise: The noise of the dataset, and its number of samples, with which rounding errors grow.
         most: Largest subset allowed.
         max_steps: Largest number of moves.
     """
 
     pricing: "Pricing"
-    rise: "Rise"
-    n: int | Array
+    noise: Noise
     most: int | Array
     max_steps: Int[Array, ""] | int
 
@@ -88,7 +86,7 @@ def search(
     return Search(
         support=slab.kept,
         coef=put(xp.zeros_like(slab.slope), slab.features, slab.coef),
-        score=rules.rise(reference, slab.square) - spent,
+        score=rules.noise.rise(reference, slab.square) - spent,
         steps=steps,
         ended=ended,
         full=xp.all(slab.used),
@@ -113,21 +111,21 @@ def climb(
         The last subset, the number of moves, and whether no move raises the score.
     """
     xp = namespace(start.gram)
-    pricing, rise, n, most, max_steps = rules
+    pricing, noise, most, max_steps = rules
     gram = start.gram
     m, k = gram.shape
     zero = xp.zeros((), xp.int32)
-    least = _least_rise(gram, n)
+    least = _least_rise(gram, noise.samples)
 
     def advance(carry: tuple[Slab, Array, Array, Array]) -> tuple[Slab, Array, Array, Array]:
         slab, steps, since, _ = carry
         price = pricing(slab.features, slab.coef)
-        move = best_of(slab, squares_after(slab), price, rise, most, needed)
+        move = best_of(slab, squares_after(slab), price, most, needed)
         change = change_of(slab, move)
         grown = (move.feature < k).astype(xp.int32) - (move.slot < m).astype(xp.int32)
         feature = xp.where(change.fills, move.feature, k)
         then = pricing(xp.where(change.at, feature, slab.features), change.coef)
-        gain = rise(slab.square, move.square)
+        gain = noise.rise(slab.square, move.square)
         gain = gain - then.of_subset(slab.size + grown, move.square)
         gain = gain + price.of_subset(slab.size, slab.square)
         forced = xp.isposinf(move.rise)
@@ -166,22 +164,22 @@ def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Arr
         The subset, to be refreshed, and the number of features dropped.
     """
     xp = namespace(start.gram)
-    pricing, rise, n, _, _ = rules
+    pricing, noise, _, _ = rules
     m, k = start.gram.shape
-    least = _least_rise(start.gram, n)
+    least = _least_rise(start.gram, noise.samples)
     slots, zero = xp.arange(m, dtype=xp.int32), xp.zeros((), xp.int32)
 
     def drop(carry: tuple[Slab, Array, Array]) -> tuple[Slab, Array, Array]:
         slab, since, _ = carry
         price, size = pricing(slab.features, slab.coef), slab.size
         after = slab.squares_after_drops
-        rises = drop_rises(slab, after, price, rise)
+        rises = drop_rises(slab, after, price)
         out = xp.argmax(rises).astype(xp.int32)
         at, column = slots == out, slab.inverse[:, out] / slab.variances[out]
         features = xp.where(at, k, slab.features)
         coef = xp.where(at, 0, slab.coef - column * slab.coef[out])
         spent = pricing(features, coef).of_subset(size - 1, after[out])
-        gain = rise(slab.square, after[out]) - spent + price.of_subset(size, slab.square)
+        gain = noise.rise(slab.square, after[out]) - spent + price.of_subset(size, slab.square)
         go = (rises[out] > least) & (gain > least)
         left = slab.inverse - column[:, None] * slab.inverse[out][None, :]
         dropped = slab._replace(
@@ -278,14 +276,14 @@ def from_nothing(
     return end._replace(full=full | end.full, steps=steps + end.steps)
 
 
-def flat(each: float, k: int) -> Pricing:
+def flat(each: float, k: int, noise: Noise) -> Pricing:
     """A pricing of one charge for each of k features and none for the size."""
 
     def pricing(features: Array, coef: Array) -> Charges:
         xp = namespace(coef)
         rule = Criterion(each, False, xp.zeros(1, coef.dtype))
         kept = effects(xp.ones_like(coef), features < k)
-        return Charges(rule, kept, xp.zeros_like(coef), xp.ones_like, 1)
+        return Charges(rule, kept, xp.zeros_like(coef), noise)
 
     return pricing
 

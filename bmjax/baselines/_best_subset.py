@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bmjax._checks import inputs, validate
 from bmjax._runtime.precision import full_precision
 from bmjax._selection.gram import anchored, smallest_square, unbiased_precision, unit_columns
-from bmjax._selection.neighbours import likelihood_rise, most_features
+from bmjax._selection.neighbours import Noise, most_features
 from bmjax._selection.slab import refreshed
 from bmjax._selection.subset import Rules, bic_charge, flat, from_both_ends, whole_slab
 from bmjax.baselines._estimate import Estimate, verdict
@@ -104,20 +104,20 @@ def _best_subset(
     n, k = X.shape
     m, scale = unit_columns(anchored(X.T, y))
     floor = smallest_square(y)
-    rise = likelihood_rise(n, noise_precision, floor)
+    noise = Noise(n, noise_precision, floor)
     charge = bic_charge(n)
     if exhaustive:
         table = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
         supports = jnp.asarray(table[table.sum(axis=1) <= max_features].astype(bool))
         steps, ended = jnp.asarray(len(supports), jnp.int32), jnp.asarray(True)
     else:
-        rules = Rules(flat(charge, k), rise, n, max_features, max_steps)
+        rules = Rules(flat(charge, k, noise), noise, max_features, max_steps)
         end = from_both_ends(m, rules)
         supports, steps, ended = end.support[None], end.steps, end.ended
 
     def criterion(support: Bool[Array, " k"]) -> Array:
         # Relative to the residual square of the anchor, which is close, for accuracy in float32.
-        rose = rise(m.square, refreshed(m, whole_slab(m, support)).square)
+        rose = noise.rise(m.square, refreshed(m, whole_slab(m, support)).square)
         return 2 * (jnp.sum(support, dtype=X.dtype) * charge - rose)
 
     scores = lax.map(criterion, supports, batch_size=min(_CHUNK, len(supports)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bmjax._selection.gram import Rows, anchored, unit_columns, unit_scale
-from bmjax._selection.neighbours import likelihood_rise, squares_after
+from bmjax._selection.neighbours import Noise, squares_after
 from bmjax._selection.slab import Move, change_of, moved, refreshed
 from bmjax._selection.subset import (
     Rules,
@@ -128,11 +128,11 @@ def test_the_end_of_a_search_is_a_local_optimum(seed, dtype):
 
     ends = []
     for features, target in on_both(X, y):
-        rise = likelihood_rise(N, None, 1e-12)
+        noise = Noise(N, None, 1e-12)
         sums = source_of(features, target, "sums")
-        rules = Rules(flat(charge, K), rise, N, K, 100)
+        rules = Rules(flat(charge, K, noise), noise, K, 100)
         ends.append(from_both_ends(sums, rules))
-        few = Rules(flat(charge, K), rise, N, SLOTS, 100)
+        few = Rules(flat(charge, K, noise), noise, SLOTS, 100)
         ends.append(from_nothing(source_of(features, target, "rows"), SLOTS, [few]))
     for end in ends:
         assert end.ended
@@ -150,9 +150,9 @@ def test_the_end_of_a_search_is_a_local_optimum(seed, dtype):
 def test_a_search_says_when_it_is_out_of_room():
     X, y = normal_design(0, 60, [3.0, 2, -2, 2.5, 0, 0, 0], noise=0.1)
     rows = source_of(np.ascontiguousarray(X.T), y, "rows")
-    rise = likelihood_rise(60, None, 1e-12)
+    noise = Noise(60, None, 1e-12)
     for slots, full in ((2, True), (6, False)):
-        end = from_nothing(rows, slots, [Rules(flat(bic_charge(60), 7), rise, 60, 6, 50)])
+        end = from_nothing(rows, slots, [Rules(flat(bic_charge(60), 7, noise), noise, 6, 50)])
         assert bool(end.full) == full
         assert end.support.sum() == min(slots, 4)
 
@@ -160,13 +160,13 @@ def test_a_search_says_when_it_is_out_of_room():
 def test_features_that_are_needed_come_first_and_stay():
     X, y = correlated(5, np.float64)
     needed = np.isin(np.arange(K), [6, 8])
-    rise = likelihood_rise(N, None, 1e-12)
+    noise = Noise(N, None, 1e-12)
 
     def pricing(features, coef):
         may_not_go = np.where(np.isin(features, [6, 8]), -np.inf, 0.0)
-        return flat(50.0, K)(features, coef)._replace(masks=may_not_go)
+        return flat(50.0, K, noise)(features, coef)._replace(masks=may_not_go)
 
-    rules = Rules(pricing, rise, N, SLOTS, 50)
+    rules = Rules(pricing, noise, SLOTS, 50)
     end = from_nothing(source_of(X, y, "rows"), SLOTS, [rules], needed)
     np.testing.assert_array_equal(end.support, needed)  # the others cost too much
 
@@ -178,8 +178,8 @@ def test_many_moves_are_refreshed():
     weights = np.r_[rng.uniform(0.5, 1, 45), np.zeros(15)]
     y = X @ weights + 0.1 * rng.normal(size=400)
     features, target = np.ascontiguousarray(X.T).astype(np.float32), y.astype(np.float32)
-    rise = likelihood_rise(400, None, 1e-9)
-    rules = Rules(flat(bic_charge(400), 60), rise, 400, 50, 500)
+    noise = Noise(400, None, 1e-9)
+    rules = Rules(flat(bic_charge(400), 60, noise), noise, 50, 500)
     end = from_nothing(source_of(features, target, "rows"), 50, [rules])
     assert end.steps >= 45
     np.testing.assert_array_equal(end.support[:45], True)

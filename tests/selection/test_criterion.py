@@ -1,0 +1,110 @@
+"""What the default charges for a support, against densities of SciPy and all subsets."""
+
+import itertools
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bmjax
+from bmjax._selection.criterion import Criterion, criterion, effects
+from bmjax._selection.gram import anchored, unit_columns
+from bmjax._selection.neighbours import best_of, squares_after
+from bmjax._selection.slab import refreshed
+from bmjax._selection.starts import _rules, best_subset, few_of_many
+from bmjax._selection.subset import whole_slab
+from tests.helpers import learned_charge
+
+
+def problem_of(X, y):
+    return bmjax.Problem(jnp.asarray(X.T), jnp.asarray(y), None, jnp.asarray(0.0))
+
+
+def score_by_hand(X, y, support):
+    """The score of least squares on a subset, up to a constant of the dataset."""
+    (n, k), kept = X.shape, X[:, support]
+    coef = np.linalg.lstsq(kept, y, rcond=None)[0]
+    variance = np.mean((y - kept @ coef) ** 2)
+    strengths = coef**2 * np.mean(kept**2, axis=0) / variance
+    share = max(1 - math.log(n) / (8 * math.log(k)), 0)
+    choices = math.comb(k, min(int(support.sum()), k // 2))
+    spent = learned_charge(n, strengths) + share * math.log(choices)
+    return -0.5 * n * math.log(variance) - spent
+
+
+def design(seed, n, k, effects, *, orthogonal=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, k)) @ (np.eye(k) + 0.3)
+    if orthogonal:
+        X = np.linalg.qr(X)[0] * math.sqrt(n)
+    weights = np.zeros(k)
+    weights[rng.permutation(k)[: len(effects)]] = effects
+    return X, X @ weights + rng.normal(size=n)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("columns", [1, 4])
+def test_the_charge_is_that_of_the_densities(size, columns):
+    """Of any strengths, also where groups are of many columns, and of the same strengths."""
+    rng = np.random.default_rng(size)
+    rule = Criterion(0.5 * math.log(80), True, np.zeros(9), 0.5 * math.log(80), 0.7)
+    d = np.full(size, columns)
+    for strengths in (rng.exponential(size=size), np.full(size, 0.3), 10.0 ** -np.arange(size)):
+        kept = effects(strengths / 4.0, np.ones(size, bool), d).total.per_noise(np.asarray(4.0))
+        want = learned_charge(80, strengths, d, least=0.7)
+        np.testing.assert_allclose(rule.charge(kept), want, rtol=1e-10)
+
+
+def test_a_feature_far_weaker_than_the_others_costs_more():
+    """Beside six equally strong ones a weak seventh costs more than BIC; many weak ones less."""
+    bic = 0.5 * math.log(200)
+    strong = learned_charge(200, np.ones(6))
+    assert learned_charge(200, [1.0] * 6 + [0.03]) - strong > bic + 1
+    assert learned_charge(200, [0.03] * 8) < 8 * (bic - 0.5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("effects", [(1.0, 1.0, 0.9), (0.2, 0.2, 0.2, 0.15), (3.0, 0.3, 0.1)])
+def test_the_best_subset_is_that_of_brute_force(seed, effects):
+    X, y = design(seed, 100, 7, effects)
+    problem = problem_of(X, y)
+    sums = anchored(problem.X, problem.y, None, tall=True)
+    support, _ = best_subset(problem, criterion("learned", problem), sums)
+    every = [np.asarray(s) for s in itertools.product((False, True), repeat=7)]
+    best = max(every, key=lambda s: score_by_hand(X, y, s))
+    np.testing.assert_array_equal(support, best)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_end_of_a_wide_search_is_a_local_optimum(seed):
+    """No drop, addition or exchange raises the score."""
+    X, y = design(seed, 40, 60, (2.0, 2.0, -1.5, 1.0))
+    problem = problem_of(X, y)
+    support, _, full = few_of_many(problem, criterion("learned", problem), 20)
+    assert not full
+    kept = np.asarray(support)
+    here = score_by_hand(X, y, kept)
+    single = [kept ^ (np.arange(60) == i) for i in range(60)]
+    pairs = itertools.product(np.flatnonzero(kept), np.flatnonzero(~kept))
+    moved = single + [kept ^ np.isin(np.arange(60), pair) for pair in pairs]
+    assert max(score_by_hand(X, y, s) for s in moved) < here + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_moves_are_priced_exactly_where_columns_are_orthogonal(seed):
+    """There a move leaves the other weights as they are, so its rise is that of the scores."""
+    X, y = design(seed, 50, 6, (1.0, 0.5, 0.3), orthogonal=True)
+    problem = problem_of(X, y)
+    sums, scale = unit_columns(anchored(problem.X, problem.y, None, tall=True))
+    rules = _rules(problem, criterion("learned", problem), len(scale))
+    for size in range(1, 6):
+        kept = np.random.default_rng([seed, size]).permutation(6) < size
+        slab = refreshed(sums, whole_slab(sums, jnp.asarray(kept)))
+        price = rules.pricing(slab.features, slab.coef)
+        move = best_of(slab, squares_after(slab), price, rules.most)
+        singles = [kept ^ (np.arange(6) == i) for i in range(6)]
+        pairs = itertools.product(np.flatnonzero(kept), np.flatnonzero(~kept))
+        every = singles + [kept ^ np.isin(np.arange(6), pair) for pair in pairs]
+        rises = [score_by_hand(X, y, s) - score_by_hand(X, y, kept) for s in every]
+        np.testing.assert_allclose(move.rise, max(rises), atol=1e-8)
