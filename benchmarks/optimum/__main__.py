@@ -19,7 +19,6 @@ SECTIONS = {
     "permuted": sections.permuted,
     "enumeration": sections.enumeration,
     "cost": sections.cost,
-    "calibration": sections.calibration,
     "grid": sections.grid,
 }
 

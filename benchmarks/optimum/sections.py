@@ -267,29 +267,3 @@ def grid(quick: bool) -> list[Row]:
             row[f"{name} s"] = time.perf_counter() - begin
         rows.append(row)
     return rows
-
-
-def calibration(quick: bool) -> list[Row]:
-    """Averaged inclusion against the frequency with which the feature is real, in ten bins."""
-    cases = [designs.uniform(40 if quick else 400, 10, REPORTED + 2)]
-    if not quick:
-        cases.append(designs.chain(400, 0.95, REPORTED + 2, 0.5))
-    predicted, real = [], []
-    for batch in cases:
-        r = bmjax.fit_batch(batch.X, batch.y, starts=10)
-        predicted.append(np.asarray(r.starts.averaged_support).ravel())
-        real.append((batch.coef != 0).ravel())
-    p, t = np.concatenate(predicted), np.concatenate(real)
-    rows = []
-    for low in np.arange(0, 1, 0.1):
-        inside = (p >= low) & ((p < low + 0.1) | (low > 0.85))
-        rows.append(
-            {
-                "from": low,
-                "to": low + 0.1,
-                "features": int(inside.sum()),
-                "predicted": p[inside].mean() if inside.any() else np.nan,
-                "observed": t[inside].mean() if inside.any() else np.nan,
-            }
-        )
-    return rows

@@ -1,0 +1,1 @@
+"""Benchmark of `posterior`: errors, calibration, chains beside enumeration, time."""
