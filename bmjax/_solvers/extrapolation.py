@@ -41,8 +41,12 @@ def rate_of_convergence(
         selected: Whether to use the landmark if it is far enough.
     """
     r1, r2 = l1 - l0, l2 - l1
-    # A move within rounding is no information on the course.
-    noise = 4 * jnp.finfo(l2.dtype).eps * (1 + jnp.abs(l2))
+    # A move within rounding is no information on the course. Besides that of the log-odds there is
+    # that of mask means near one, which are multiples of the spacing there: a part of it, a fourth,
+    # remains in their mean and moves log-odds by that over one minus the rate. On tall data in
+    # float32, courses extrapolated from it would never settle.
+    eps = jnp.finfo(l2.dtype).eps
+    noise = 4 * eps * (1 + jnp.abs(l2)) + 0.25 * eps * (1 + jnp.exp(l2))
     moving = (jnp.abs(r1) > noise) & (jnp.abs(r2) > noise)
     side_by_side = r2 / jnp.where(moving, r1, 1)
     # The first moves after an extrapolation contain transients, which matter less the further back
