@@ -91,7 +91,7 @@ class Logistic(NamedTuple):
         del problem, mean, variance, noise
         return self
 
-    def least_width(self, target_square: Any) -> Any:
+    def unit_strength(self, target_square: Any) -> Any:
         """4 p (1 - p), p the share of ones: a sample's information relative to equal shares."""
         return 4 * target_square * (1 - target_square)
 
@@ -187,8 +187,8 @@ class Student(NamedTuple):
         square = noise * ((problem.y - mean) ** 2 + variance)
         return Student(self._degrees(problem, square))
 
-    def least_width(self, target_square: Any) -> float:
-        """The width 1, as for a Gaussian y."""
+    def unit_strength(self, target_square: Any) -> float:
+        """One, as for a Gaussian y."""
         del target_square
         return 1.0
 

@@ -103,8 +103,8 @@ class Family(Protocol):
         """The family with the parameters that it learns from the data."""
         ...
 
-    def least_width(self, target_square: Float[Array, ""]) -> ArrayLike:
-        """The least width of the prior of weights, in units of a sample's information.
+    def unit_strength(self, target_square: Float[Array, ""]) -> ArrayLike:
+        """The strength of an effect whose prior has unit information, per sample's information.
 
         Args:
             target_square: Mean square of y.

@@ -140,14 +140,14 @@ class Criterion(NamedTuple):
         learned: Whether spread and shape of the weights are learned.
         by_size: The charge of the size of a support of 0, 1, ..., m features, with unmasked ones.
         further: The charge of each further column of a group, for a spread of one.
-        least: The strength of the imagined feature, by which the learned spread is held up.
+        unit: The strength of the imagined feature.
     """
 
     each: float | Float[Array, ""]
     learned: bool
     by_size: Float[Array, " sizes"]
     further: float | Float[Array, ""] = 0.0
-    least: float | Float[Array, ""] = 1.0
+    unit: float | Float[Array, ""] = 1.0
 
     def charge(self, kept: Effects) -> Float[Array, "*s"]:
         """The charge of kept features at inclusion 1, from their sums in units of the noise."""
@@ -156,7 +156,7 @@ class Criterion(NamedTuple):
             return number * self.each + (kept.columns - number) * self.further
         some = number > 0.5  # sums of ones, from which others were subtracted
         count, strength = xp.where(some, number, 1), xp.maximum(kept.strength, 0)
-        spread = (self.least + strength) / (1 + count)
+        spread = (self.unit + strength) / (1 + count)
         normal = kept.columns * (self.each + 0.5 * xp.log(spread)) - 0.5 * kept.column_logs
         mean = xp.maximum(strength / count, xp.finfo(strength.dtype).tiny)
         moments = (count - 1) * (1 - kept.normalizer / count)
@@ -192,10 +192,10 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
         features = xp.asarray(len(problem.groups.members), xp.int32)
     unmasked = xp.sum(unmasked, dtype=xp.int32)
     choices = (features - unmasked).astype(dtype)
-    least = xp.ones((), dtype)
+    unit = xp.ones((), dtype)
     if problem.family is not None:
-        least = xp.asarray(problem.family.least_width(problem.target_square), dtype)
-    share = 1 - 0.25 * (half + 0.5 * xp.log(least)) / xp.log(xp.maximum(choices, 2))
+        unit = xp.asarray(problem.family.unit_strength(problem.target_square), dtype)
+    share = 1 - 0.25 * (half + 0.5 * xp.log(unit)) / xp.log(xp.maximum(choices, 2))
     share = xp.where(choices > 1, xp.maximum(share, 0), 0).astype(dtype)
     # log C(k, K), term by term, up to K = k/2; the size includes unmasked features.
     sizes = xp.arange(most, dtype=dtype)
@@ -204,7 +204,7 @@ def criterion(name: str, problem: Problem | Totals, most: int | None = None) -> 
     log_choices = xp.concatenate([xp.zeros(1, dtype), xp.cumsum(terms)])
     size = xp.arange(most + 1, dtype=xp.int32) - unmasked
     by_size = share * log_choices[xp.maximum(size, 0)]
-    return Criterion(half, True, by_size, half, least)
+    return Criterion(half, True, by_size, half, unit)
 
 
 def constant(rule: Criterion, each: float, further: float = 0.0) -> Criterion:
