@@ -121,21 +121,31 @@ def found_by_chains(
     mean, spread = (np.asarray(a)[: len(chosen), :width] for a in (parts.mean, parts.deviation))
     average = weight @ mean
     second = np.asarray(parts.second)[:width, :width]
+    covariance, noise = second - average[:, None] * average[None, :], float(parts.noise)
+    coef, deviation = end.coef, np.sqrt(np.maximum(end.square - end.coef**2, 0))
+    listed = average @ sums.columns[features]
+    if _square(sums.target - coef @ sums.columns) > _square(sums.target - listed) + noise:
+        # The mean of each effect over the states of the other features is the most precise one, but
+        # if columns explain each other almost wholly, only effects averaged over the same supports
+        # cancel as those of one support do.
+        coef, deviation = np.zeros_like(coef), np.zeros_like(deviation)
+        coef[features] = average
+        deviation[features] = np.sqrt(np.maximum(np.diagonal(covariance), 0))
     exact = float(np.asarray(parts.share)[0]) <= 10 * LEAST_SHARE
     status = Status.CONVERGED if end.agreed(plan.tolerance) else Status.MAX_STEPS
     return Found(
         probability=end.probability,
         error=end.error,
-        coef=end.coef,
-        deviation=np.sqrt(np.maximum(end.square - end.coef**2, 0)),
-        noise=float(parts.noise),
+        coef=coef,
+        deviation=deviation,
+        noise=noise,
         size=size,
         features=features,
         weight=weight,
         inside=inside,
         mean=mean,
         spread=spread,
-        covariance=second - average[:, None] * average[None, :],
+        covariance=covariance,
         log=np.asarray(parts.log)[: len(chosen)],
         by_chain=by_chain,
         held=None,
@@ -144,3 +154,7 @@ def found_by_chains(
         steps=rounds * STEPS,
         status=Status.EXACT_FIT if exact else status,
     )
+
+
+def _square(residual: np.ndarray) -> float:
+    return float(residual @ residual)

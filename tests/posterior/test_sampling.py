@@ -142,3 +142,16 @@ def test_few_that_stand_for_many():
     # A mean over the few is close to one over all.
     values = np.sin(np.arange(1000) / 100)
     assert abs(share @ values[chosen] - weight @ values) < 0.02
+
+
+def test_effects_of_columns_that_explain_each_other_cancel():
+    """Spectra: large effects whose sum is of the size of y, as those of each support are."""
+    rng = np.random.default_rng(0)
+    waves = np.cos(np.outer(np.arange(1, 7), np.linspace(0, 3, 40)))
+    latent = rng.normal(size=(200, 6))
+    X = latent @ waves + 1e-5 * rng.normal(size=(200, 40))
+    y = latent @ [1.0, -1, 0.5, 0.5, -0.5, 1] + 0.05 * rng.normal(size=200)
+    options = {"intercept": True, "max_steps": 2000}
+    found = bmjax.posterior(X[:120], y[:120], jax.random.key(0), **options)
+    off = np.asarray(found.predict(X[120:])) - y[120:]
+    assert np.sqrt(np.mean(off**2)) < 0.06
