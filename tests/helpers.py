@@ -120,5 +120,6 @@ def learned_charge(n, strengths, sizes=None, least=1.0):
         return moments - scipy.stats.gamma.logpdf(s, d / 2, scale=mean / (d / 2))
 
     normal = np.sum(d / 2 * np.log(n * spread / d))
-    # The first feature only tells the spread, not the shape.
-    return max(normal, 0) - max(ratio(strengths).sum() - ratio(mean).mean(), 0)
+    # The first feature only tells the spread, not the shape; a fourth is for effects not seen.
+    unseen = 0.25 * (len(strengths) - 1)
+    return max(normal, 0) - max(ratio(strengths).sum() - ratio(mean).mean() - unseen, 0)

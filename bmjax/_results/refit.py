@@ -51,7 +51,7 @@ class RefitResult:
         >>> fit = bmjax.fit(X, y, intercept=True)
         >>> refit = fit.refit(X, y)
         >>> round(float(refit.coef[2]), 1), round(refit.r_squared, 2), round(refit.bic)
-        (5.7, 0.51, 4823)
+        (5.9, 0.51, 4825)
     """
 
     coef: Float[np.ndarray, " k"]

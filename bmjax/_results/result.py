@@ -78,7 +78,7 @@ class Result(Readings):
         >>> fit.coef.shape, fit.predict(X).shape, round(float(fit.r_squared), 2)
         ((10,), (442,), 0.51)
         >>> [round(float(end), 1) for end in fit.conf_int()[2]]  # of bmi
-        [4.3, 7.1]
+        [4.5, 7.3]
     """
 
     coef: Float[Array, "*b k"]

@@ -26,8 +26,9 @@ three rules:
     Rossell, "On the use of non-local prior densities in Bayesian hypothesis tests", Journal of the
     Royal Statistical Society B, 2010). The shape with the lower charge is taken. That of the
     moments charges K log(tau) - sum log(s) more, with tau the mean strength, and (K - 1) (1.5 log 3
-    - 1) less: where effects are about equally strong, all are charged less, and a feature far
-    weaker than the others is charged more.
+    - 1 - 1/4) less: where effects are about equally strong, all are charged less, and a feature far
+    weaker than the others is charged more. The fourth of a nat is there because effects too weak to
+    be seen are missing from those that are kept, which therefore look more alike than all are.
 
     The number of features searched: gamma log C(k, K), with C held at its largest beyond K = k/2,
     so that keeping more features never lowers this charge. The extended BIC is consistent when k
@@ -60,6 +61,9 @@ from bmjax._model.steps import exact_fit
 from bmjax._runtime.backend import Array, namespace
 
 CRITERIA = ("learned", "held", "paper")
+# What the moment distribution is charged more for a feature, in nats: effects too weak to be seen
+# are missing from those kept.
+_UNSEEN = 0.25
 
 
 class Effects(NamedTuple):
@@ -159,7 +163,7 @@ class Criterion(NamedTuple):
         spread = (self.unit + strength) / (1 + count)
         normal = kept.columns * (self.each + 0.5 * xp.log(spread)) - 0.5 * kept.column_logs
         mean = xp.maximum(strength / count, xp.finfo(strength.dtype).tiny)
-        moments = (count - 1) * (1 - kept.normalizer / count)
+        moments = (count - 1) * (1 + _UNSEEN - kept.normalizer / count)
         moments = moments + count * xp.log(mean) - kept.log_strength
         charge = xp.maximum(normal, 0) + xp.minimum(moments, 0)
         return xp.where(some, charge, xp.zeros_like(charge))

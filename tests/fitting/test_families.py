@@ -54,7 +54,7 @@ def test_kept_features_have_the_effects_of_highest_likelihood(data, logistic):
 
 
 @pytest.mark.parametrize("rule", ["held", "learned"])
-@pytest.mark.parametrize(("seed", "level"), [(0, 0), (1, 0), (3, 0), (7, -2), (15, -2)])
+@pytest.mark.parametrize(("seed", "level"), [(0, 0), (1, 0), (4, 0), (7, -2), (15, -2)])
 def test_the_subset_is_the_best_of_all(seed, level, rule):
     """Every subset fitted by scikit-learn: the choice is the best by the rule, written out."""
     X, y = outcomes(seed, n=120, effects=(0.7, 0, -0.5, 0, 0, 0.4), level=level)

@@ -35,7 +35,7 @@ def test_every_model_is_that_of_least_squares(data):
 
 
 def test_the_features_that_are_surely_in_are_kept(data):
-    """Which of s1 with s2, or s3, is in is a toss-up: .57 and .57 are their probabilities."""
+    """The others are a toss-up: s3, s1 and s2, or s1 and s4, each within two of the best BIC."""
     X, y, names = data
     exact = enumerate_models(X, y)
     best = [name for name, chosen in zip(names, exact.best, strict=True) if chosen]
@@ -43,7 +43,7 @@ def test_the_features_that_are_surely_in_are_kept(data):
     r = bmjax.fit(X, y, intercept=True)
     kept = np.asarray(r.support)
     assert kept[exact.inclusion > 0.95].all()
-    assert exact.above(kept) < 0.5
+    assert exact.above(kept) < 2
     bic = bmjax.fit(X, y, intercept=True, criterion="held")
     np.testing.assert_array_equal(bic.support, exact.best)
     refit = r.refit(X, y)
