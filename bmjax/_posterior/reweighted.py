@@ -145,12 +145,13 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
     present = after @ found.inside
     some = present > 0
     union, share = found.features[some], probability[found.features[some]] / present[some]
-    scaled = (after @ mean)[some] * (share - 1) / unit
+    average = (after @ mean)[some]
+    scaled = average * (share - 1) / unit
     if np.sum((scaled @ near.squared.sums.columns[union]) ** 2) > found.noise:
         # Columns explain each other almost wholly; only effects of the same supports cancel.
         share = np.ones_like(share)
         coef, square = np.zeros_like(coef), np.zeros_like(square)
-    coef[union] = (after @ mean)[some] * share
+    coef[union] = average * share
     square[union] = (after @ (mean**2 + spread**2))[some] * share
     error = found.error if every else _error(found, ratio, probability)
     status = found.status

@@ -98,7 +98,14 @@ class Effects(NamedTuple):
     @property
     def total(self) -> "Effects":
         """The sums over all features."""
-        return Effects(*(namespace(term).sum(term) for term in self))
+        return Effects(*namespace(self).stack(self).sum(axis=1))
+
+    def beside(self, other: "Effects") -> "Effects":
+        """The terms, or sums, one after another with others along the first axis."""
+        xp = namespace(self)
+        return Effects(
+            *(xp.concatenate([a, xp.atleast_1d(b)]) for a, b in zip(self, other, strict=True))
+        )
 
     def at_rows(self) -> "Effects":
         """The terms of each feature along a new last axis, to be combined with all others."""
@@ -123,17 +130,14 @@ def effects(
         columns: Number of columns of each feature. Default: one.
     """
     xp = namespace(strength)
-    one = xp.ones_like(strength)
-    d = one if columns is None else xp.maximum(xp.asarray(columns, strength.dtype), one)
-    terms = (
-        one,
-        d,
-        d * xp.log(d),
-        (d / 2 + 1) * xp.log1p(2 / d),
-        strength,
-        xp.log(xp.maximum(strength, xp.finfo(strength.dtype).tiny)),
-    )
-    return Effects(*(xp.where(chosen, term, xp.zeros_like(term)) for term in terms))
+    zero = xp.zeros_like(strength)
+    one = xp.where(chosen, xp.ones_like(strength), zero)
+    log = xp.log(xp.maximum(strength, xp.finfo(strength.dtype).tiny))
+    ends = xp.where(chosen, strength, zero), xp.where(chosen, log, zero)
+    if columns is None:
+        return Effects(one, one, zero, 1.5 * math.log(3) * one, *ends)
+    d = xp.maximum(xp.asarray(columns, strength.dtype), 1)
+    return Effects(one, one * d, one * d * xp.log(d), one * (d / 2 + 1) * xp.log1p(2 / d), *ends)
 
 
 class Criterion(NamedTuple):

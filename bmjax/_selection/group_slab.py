@@ -257,23 +257,21 @@ def ranked_move(
     kept, sizes, square = layout.kept(slab), layout.sizes, slab.square
     groups, size = len(sizes), xp.sum(kept, dtype=xp.int32)
     room = xp.minimum(most, len(slab.features)) - xp.sum(xp.where(kept, sizes, 0), dtype=xp.int32)
-    total, rule = price.kept.total, price.rule
+    total = price.kept.total
 
-    def risen(after: Array, sums: Effects, possible: Array) -> Array:
-        return price.rises(square, xp.where(possible, after, xp.inf), sums)
+    def risen(after: Array, sums: Effects, possible: Array, grown: int) -> Array:
+        return price.rises((size, square), xp.where(possible, after, xp.inf), sums, grown)
 
     def entering(before: Array, after: Array) -> Effects:
         # As if the columns that enter were orthogonal to those in the slots.
-        columns = namespace(after).broadcast_to(sizes, after.shape)
-        return price.entering(explained(before, after), columns)
+        return price.entering(explained(before, after), xp.broadcast_to(sizes, after.shape))
 
     left = total.minus(price.kept)
-    drop = risen(after.drop, left, kept) + rule.of_size(size) - rule.of_size(size - 1) + price.masks
-    add = risen(after.add, total.plus(entering(square, after.add)), sizes <= room)
-    add = add + rule.of_size(size) - rule.of_size(size + 1)
+    drop = risen(after.drop, left, kept, -1) + price.masks
+    add = risen(after.add, total.plus(entering(square, after.add)), sizes <= room, 1)
     fits = sizes[None, :] <= room + sizes[:, None]
     others = left.at_rows().plus(entering(after.drop[:, None], after.swap))
-    swap = risen(after.swap, others, fits) + price.masks[:, None]
+    swap = risen(after.swap, others, fits, 0) + price.masks[:, None]
     rises = xp.concatenate([drop, add, swap.ravel()])
     last = len(rises) - 1
     chosen = xp.argsort(-rises, stable=True)[xp.minimum(rank, last)].astype(xp.int32)

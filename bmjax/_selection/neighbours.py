@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.problem import Problem, Totals
@@ -74,19 +75,26 @@ class Charges(NamedTuple):
         return effects(explained / self.noise.samples, True, columns)
 
     def rises(
-        self, square: Float[Array, ""], after: Float[Array, "*s"], sums: Effects
+        self,
+        here: tuple[Int[Array, ""], Float[Array, ""]],
+        after: Float[Array, "*s"],
+        sums: Effects,
+        grown: Int[Array, "*s"] | int,
     ) -> Float[Array, "*s"]:
-        """The rise of the score to some neighbours, but for masks and the size of the subset.
+        """The rise of the score to some neighbours, but for masks.
 
         Args:
-            square: ||residual||^2 at the present subset.
+            here: The size of the present subset, and ||residual||^2.
             after: ||residual||^2 at each neighbour; where infinite, as if impossible, it is -inf.
             sums: The sums of the features of each neighbour.
+            grown: Number of features that each neighbour has more.
         """
-        xp = namespace(after)
+        xp, (size, square) = namespace(after), here
         possible = xp.isfinite(after)
         after = xp.where(possible, after, square)
-        saved = self.of(self.kept.total, square) - self.of(sums, after)
+        saved = (
+            self.of_subset(size, square) - self.of(sums, after) - self.rule.of_size(size + grown)
+        )
         return xp.where(possible, self.noise.rise(square, after) + saved, -xp.inf)
 
 
@@ -153,24 +161,21 @@ def best_of(
     # Only the addition, and into each slot the exchange, that explains the most is priced.
     best_add = xp.argmin(after.add).astype(xp.int32)
     into = xp.argmin(after.swap, axis=1).astype(xp.int32)
-    added, swapped = after.add[best_add], xp.min(after.swap, axis=1)
-    total, grows = price.kept.total, price.rule.of_size(size) - price.rule.of_size(size + 1)
     free_then = free[into] + slab.reach[slots, into] ** 2 / slab.variances
-    square_of = explained(after.drop, swapped) / xp.where(xp.isfinite(swapped), free_then, 1)
-    swaps = total.minus(price.kept).plus(price.entering(square_of))
-    square_of = explained(slab.square, added) / xp.where(xp.isfinite(added), free[best_add], 1)
-    adds = total.plus(price.entering(square_of))
-    rises = xp.concatenate(
-        [
-            drop_rises(slab, after.drop, price),
-            price.rises(slab.square, swapped, swaps) + price.masks,
-            (price.rises(slab.square, added, adds) + grows)[None],
-        ]
-    )
+    free = xp.append(free_then, free[best_add])
     room = size < xp.minimum(most, m)
-    rises = xp.where(room | (xp.arange(2 * m + 1) < 2 * m), rises, -xp.inf)
+    added = xp.where(room, after.add[best_add], xp.inf)
+    without = xp.append(after.drop, slab.square)
+    entered = xp.append(xp.min(after.swap, axis=1), added)
+    new = price.entering(explained(without, entered) / xp.where(xp.isfinite(entered), free, 1))
+    total = price.kept.total
+    left = total.minus(price.kept)
+    sums = left.beside(left.beside(total).plus(new))
+    squares = xp.concatenate([after.drop, entered])
+    grown = xp.asarray(np.repeat([-1, 0, 1], [m, m, 1]), xp.int32)
+    rises = price.rises((size, slab.square), squares, sums, grown)
+    rises = rises + xp.concatenate([price.masks, price.masks, xp.zeros_like(added)[None]])
     chosen = xp.argmax(rises).astype(xp.int32)
-    squares = xp.concatenate([after.drop, swapped, after.add[best_add][None]])
     move = Move(
         slot=xp.where(chosen < 2 * m, chosen % m, m).astype(xp.int32),
         feature=xp.where(
@@ -196,10 +201,8 @@ def drop_rises(slab: Slab, after: Float[Array, " m"], price: Charges) -> Float[A
         after: ||residual||^2 after emptying each slot.
         price: The charges of features.
     """
-    size, rule = slab.size, price.rule
-    saved = price.masks + rule.of_size(size) - rule.of_size(size - 1)
     left = price.kept.total.minus(price.kept)
-    return price.rises(slab.square, after, left) + saved
+    return price.rises((slab.size, slab.square), after, left, -1) + price.masks
 
 
 def explained(before: Float[Array, "*s"], after: Float[Array, "*s"]) -> Float[Array, "*s"]:
