@@ -1,11 +1,21 @@
 """Other packages' estimators as functions of (X, y) that return coefficients, 0 where pruned."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ARDRegression, LassoCV
+
+
+def one_by_one(
+    estimator: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    X: Iterable[np.ndarray],
+    y: Iterable[np.ndarray],
+) -> np.ndarray:
+    """The coefficients of an estimator for one dataset after another, (b, k)."""
+    return np.stack([estimator(*pair) for pair in zip(X, y, strict=True)])
 
 
 def lasso_cv(X: np.ndarray, y: np.ndarray, intercept: bool = False) -> np.ndarray:

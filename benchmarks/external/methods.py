@@ -39,7 +39,7 @@ def one_by_one(estimator: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Met
 
     def method(X: np.ndarray, y: np.ndarray) -> Estimates:
         each = X if X.ndim == 3 else [X] * len(y)
-        coef = np.stack([estimator(x, target) for x, target in zip(each, y, strict=True)])
+        coef = estimators.one_by_one(estimator, each, y)
         return Estimates(coef, coef != 0)
 
     return method

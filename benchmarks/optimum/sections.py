@@ -35,7 +35,7 @@ def _f1(kept: np.ndarray, coef: np.ndarray) -> np.ndarray:
 
 
 def _abess(batch: Batch) -> np.ndarray:
-    return np.stack([estimators.abess(X, y) for X, y in zip(batch.X, batch.y, strict=True)]) != 0
+    return estimators.one_by_one(estimators.abess, batch.X, batch.y) != 0
 
 
 def _paired(a: np.ndarray, b: np.ndarray) -> Row:

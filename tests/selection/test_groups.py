@@ -138,9 +138,9 @@ def test_a_finished_fit_is_charged_group_by_group(chosen):
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_best_groups_are_those_of_brute_force(seed, shape):
-    """The best of all subsets; where rows are few, the best of those one move away at least.
+    """The best of all subsets, whose columns are at most half of the rows where these are few.
 
-    The columns are then at most half of the rows.
+    Of one dataset the best differs in three groups, so only those one move away are compared.
     """
     labels = [*LABELS, "d", "d", "e", "f", "f", "f"]
     n = 60 if shape == "tall" else 12
@@ -160,7 +160,7 @@ def test_the_best_groups_are_those_of_brute_force(seed, shape):
     }
     found = tuple(g for g in groups if support[columns[g]].any())
     assert all(support[columns[g]].all() for g in found)
-    if shape == "wide":
+    if (shape, seed) == ("wide", 2):
         moved = [(set(chosen) - set(found), set(found) - set(chosen)) for chosen in scores]
         near = [len(added) <= 1 and len(dropped) <= 1 for added, dropped in moved]
         scores = {chosen: scores[chosen] for chosen, one in zip(scores, near, strict=True) if one}

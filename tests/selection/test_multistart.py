@@ -89,6 +89,7 @@ def test_what_each_rule_charges():
     share = 1 - math.log(n) / (8 * math.log(k))
     learned = likelihood - learned_charge(n, strengths) - share * math.log(math.comb(k, size))
     want = {"paper": held - size * 0.5 * math.log(n), "held": held, "learned": learned}
+    assert abs(want["learned"] - want["held"]) > 0.5  # or the test would not see it
     for name, value in want.items():
         got = score(criterion(name, problem), problem, state, bound)
         np.testing.assert_allclose(got, value, rtol=1e-10)
