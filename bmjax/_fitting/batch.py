@@ -224,7 +224,7 @@ def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
         places, full, sizes = PROGRAMS.call(find_starts, chunk, static=static)
         return (places, sizes), full
 
-    if not room.tall:
+    if room.in_stages:
         room = room._replace(search=ladder.slots(32, most))
     (places, sizes), room = with_room(find, room, most)
     needed = int(np.max(sizes)) + slots_to_move(chunk.options, settings.plan)

@@ -20,7 +20,7 @@ from bmjax._runtime import ladder
 from bmjax._runtime.backend import namespace
 from bmjax._selection.in_memory import InMemory, report
 from bmjax._selection.multistart import End, best_fit
-from bmjax._selection.starts import Point, Room
+from bmjax._selection.starts import Point, Room, room_for
 from bmjax._solvers.paper import Solver
 
 T = TypeVar("T")
@@ -71,9 +71,9 @@ def room_of(n: int, k: int, given: Checked) -> Room:
     """The room of a fit whose values cannot be inspected: as many slots as it may need."""
     width = k + int(given.frame.intercept)
     if n > width or given.plan.dense:
-        return Room(n > width, width, width)
+        return room_for(n, width, width, width, groups=given.labels is not None)
     most = min(n // 2 + always_in(given, k) + 1, width)
-    return Room(False, most, most)
+    return room_for(n, width, most, most)
 
 
 def always_in(given: Checked, k: int) -> int:

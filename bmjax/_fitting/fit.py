@@ -37,7 +37,7 @@ from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.threads import one_blas_thread
 from bmjax._selection.multistart import points
-from bmjax._selection.starts import Room
+from bmjax._selection.starts import room_for
 
 
 @takes_options()
@@ -165,9 +165,10 @@ def _at_hand(
     width = k + int(frame.intercept)
     shape = Shape(*ladder.filled_shape(n, width))
     problem, options, units = enter_on_host(frame, given.options, X, y, sample_weights, shape)
-    tall = n > width
-    most = shape.features if tall else min(n // 2 + always_in(given, k), shape.features)
-    room = Room(tall, most if tall else ladder.slots(8, most), shape.features)
+    most = shape.features if n > width else min(n // 2 + always_in(given, k), shape.features)
+    room = room_for(
+        n, width, ladder.slots(8, most), shape.features, groups=given.labels is not None
+    )
     starts, room = with_room(lambda room: points(problem, options, plan, room), room, most)
     if plan.dense == 0 and shape.features > 16:
         size = int(np.sum(np.any(starts.inclusion > 0, axis=0) | ~problem.maskable))

@@ -66,6 +66,12 @@ class Rows(NamedTuple):
     counts: Float[Array, " n"] | None
     scale: Float[Array, " k"]
 
+    @property
+    def square(self) -> Float[Array, ""]:
+        """||y||^2."""
+        each = self.y**2 if self.counts is None else self.counts * self.y**2
+        return namespace(each).sum(each)
+
     def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
         """The products of one column with all columns, both of unit length."""
         return self._products(self.X[feature]) * self.scale[feature]

@@ -117,7 +117,7 @@ def points(
     xp = namespace(problem)
     parts, full = [], xp.asarray(False)
     if plan.sparse:
-        rule = criterion(plan.criterion, problem, room.search)
+        rule = criterion(plan.criterion, problem, room.most)
         rates = xp.asarray(SPARSE_RATES[: plan.sparse], problem.y.dtype)
         sparse, full = sparse_points(problem, rule, rates, room)
         parts.append(sparse)

@@ -15,8 +15,12 @@ from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_sc
 from bmjax._selection.group_subset import best_groups
 from bmjax._selection.neighbours import Charges, most_features, noise_of
 from bmjax._selection.rounds import by_rounds, undecided
-from bmjax._selection.subset import Rules, from_both_ends, from_nothing
+from bmjax._selection.subset import Rules, better_of, from_both_ends, from_nothing
 
+# With this many samples a feature or more, the search from the empty subset needs no stages, and
+# that from all features is a good guide; with fewer than the second number it is none, since the
+# coefficients of all features are mostly noise.
+_AMPLE, _FEW = 2.0, 1.25
 # A search from the empty subset adds so many features beyond those that noise explains, at no
 # charge, before the rule decides: more features at once may be worth what each alone is not.
 _FURTHER = 3
@@ -27,13 +31,38 @@ class Room(NamedTuple):
 
     Attributes:
         tall: Whether there are more samples than features, so that X'X is used in place of X.
-        search: Slots of the search for the best subset; all k if the data are tall.
+        in_stages: Whether the search for the best subset from the empty one goes in stages, with
+            slots for some of the features; else it has slots for all.
+        from_all: Whether the search begins from all features as well.
+        search: Slots of the search; all k unless it goes in stages.
         fit: Slots of the fits and moves.
     """
 
     tall: bool
+    in_stages: bool
+    from_all: bool
     search: int
     fit: int
+
+    @property
+    def most(self) -> int:
+        """The largest number of features that the search may end with."""
+        return self.fit if self.from_all else self.search
+
+
+def room_for(n: int, k: int, search: int, fit: int, *, groups: bool = False) -> Room:
+    """The room for n samples of k features; `search` holds if the search goes in stages.
+
+    Args:
+        n: Number of samples.
+        k: Number of features, with the intercept.
+        search: Slots of a search in stages.
+        fit: Slots of the fits and moves, and of a search that does not go in stages.
+        groups: Whether features are searched by group.
+    """
+    tall = n > k
+    in_stages = not tall or (n < _AMPLE * k and not groups)
+    return Room(tall, in_stages, tall and n >= _FEW * k, search if in_stages else fit, fit)
 
 
 class Point(NamedTuple):
@@ -149,8 +178,9 @@ def sparse_points(
     """Starts at each of some rates from the best subset of features, found as if never masked.
 
     The subset has the highest score under the rule, with inclusion 1 for its features and 0 for the
-    others, that a search by single moves finds: from both ends if n > k, else from the empty
-    subset. If n <= k it holds at most n / 2 features, so that the noise precision stays finite.
+    others, that a search by single moves finds: from the empty subset, and if n is at least 1.25 k
+    from all features as well. If n <= k it holds at most n / 2 features, so that the noise
+    precision stays finite.
 
     Args:
         problem: The dataset.
@@ -163,7 +193,7 @@ def sparse_points(
     """
     if problem.family is not None:
         best, full = by_rounds(
-            problem, rule, room.search, lambda near: _searched(near, rule, room)[::2]
+            problem, rule, room.most, lambda near: _searched(near, rule, room)[::2]
         )
         variance = 1 / best.noise_precision
         return points_on(problem, rates, best.support, best.weights, variance), full
@@ -178,10 +208,10 @@ def _searched(
     """The best subset, least squares on it, and whether the search has run out of slots."""
     if problem.groups is not None:
         return best_groups(problem, rule, room.tall, room.search)
-    if not room.tall:
-        return few_of_many(problem, rule, room.search)
-    sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
-    return *best_subset(problem, rule, sums), namespace(problem).asarray(False)
+    if not room.in_stages:
+        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
+        return *best_subset(problem, rule, sums), namespace(problem).asarray(False)
+    return few_of_many(problem, rule, room.search, from_both=room.from_all)
 
 
 def best_subset(
@@ -205,11 +235,19 @@ def best_subset(
 
 
 def few_of_many(
-    problem: Problem, rule: Criterion, slots: int
+    problem: Problem, rule: Criterion, slots: int, *, from_both: bool = False
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
-    """The best subset found from the empty one, with slots for a few of many features.
+    """The best subset found from the empty one in stages, with slots for a few of many features.
 
-    The third value returned says whether the search ran out of slots.
+    Args:
+        problem: The dataset.
+        rule: The charge of each feature.
+        slots: Number of slots.
+        from_both: Whether to search from both ends without stages too, and take the best subset.
+
+    Returns:
+        Whether each feature is in the subset, least squares on it, and whether the search ran out
+        of slots.
     """
     scale = unit_scale(problem.squares)
     rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
@@ -219,6 +257,10 @@ def few_of_many(
     free = _rules(problem, constant(rule, 0.0), slots)._replace(max_steps=_FURTHER)
     stages = [easy, free, _rules(problem, rule, slots)]
     end = from_nothing(rows, slots, stages, _needed(problem))
+    if from_both:
+        sums, _ = unit_columns(anchored(problem.X, problem.y, problem.sample_weights, tall=True))
+        of_all = _rules(problem, rule, len(scale))
+        end = better_of(end, from_both_ends(sums, of_all, _needed(problem), rows.square))
     return end.support | ~problem.maskable, end.coef * scale, end.full
 
 

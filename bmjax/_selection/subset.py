@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Bool, Float, Int
 
-from bmjax._runtime.backend import Array, map_rows, namespace, put, while_loop
+from bmjax._runtime.backend import Array, map_rows, namespace, put, select, while_loop
 from bmjax._selection.criterion import Criterion, effects
 from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import Charges, Noise, best_of, drop_rises, squares_after
@@ -207,7 +207,12 @@ def _least_rise(gram: Float[Array, "m k"], n: int | Array) -> float | Array:
     return 25 * n * float(namespace(gram).finfo(gram.dtype).eps)
 
 
-def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None = None) -> Search:
+def from_both_ends(
+    sums: Squares,
+    rules: Rules,
+    needed: Bool[Array, " k"] | None = None,
+    reference: Float[Array, ""] | None = None,
+) -> Search:
     """The better of two searches, from the empty subset and from as many features as allowed.
 
     The latter are the features that each alone explain the most of y.
@@ -216,13 +221,16 @@ def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None
         sums: Sums over samples for columns of unit length.
         rules: The charges and limits of a search.
         needed: Features that must be in the subset.
+        reference: The sum of squared residuals at which the log likelihood counts as zero. Default:
+            that of the sums.
     """
     xp = namespace(sums.gram)
     k = len(sums.anchor)
+    reference = sums.square if reference is None else reference
 
     def from_one(start: Bool[Array, " k"]) -> Search:
         slab, dropped = eliminated(sums, whole_slab(sums, start), rules)
-        end = search(sums, slab, sums.square, rules, needed)
+        end = search(sums, slab, reference, rules, needed)
         return end._replace(steps=end.steps + dropped)
 
     needed = None if needed is None else needed & sums.explains
@@ -232,9 +240,23 @@ def from_both_ends(sums: Squares, rules: Rules, needed: Bool[Array, " k"] | None
     if needed is not None:
         starts |= needed[None]
     ends = map_rows(from_one, starts)
-    best = xp.argmax(ends.score).astype(xp.int32)
-    end: Search = jax.tree.map(lambda leaf: leaf[best], ends)
-    return end._replace(steps=xp.max(ends.steps), ended=xp.all(ends.ended))
+    return better_of(*(jax.tree.map(lambda leaf, i=i: leaf[i], ends) for i in range(2)))
+
+
+def better_of(one: Search, other: Search) -> Search:
+    """The search that ended at the higher score, with the steps and end of both.
+
+    Args:
+        one: A search.
+        other: Another one, with the same reference.
+    """
+    xp = namespace(one.score)
+    better: Search = select(other.score > one.score, other, one)
+    return better._replace(
+        steps=xp.maximum(one.steps, other.steps),
+        ended=one.ended & other.ended,
+        full=one.full,
+    )
 
 
 def whole_slab(sums: Squares, support: Bool[Array, " k"]) -> Slab:
@@ -265,14 +287,13 @@ def from_nothing(
     k, dtype = len(rows.X), rows.X.dtype
     empty = xp.full(slots, k, xp.int32)
     slab = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
-    square = rows.y**2 if rows.counts is None else rows.counts * rows.y**2
     needed = None if needed is None else needed & (rows.scale > 0)
     *first, last = stages
     full, steps = xp.asarray(False), xp.zeros((), xp.int32)
     for rules in first:
         slab, moves, _ = climb(rows, slab, rules, needed)
         full, steps = full | xp.all(slab.used), steps + moves
-    end = search(rows, slab, xp.sum(square), last, needed)
+    end = search(rows, slab, rows.square, last, needed)
     return end._replace(full=full | end.full, steps=steps + end.steps)
 
 
