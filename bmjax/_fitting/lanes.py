@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._fitting.dataset import Settings, best_of_all, reported
 from bmjax._fitting.units import Units, enter, leave
+from bmjax._model.blocks import in_blocks
 from bmjax._model.options import Options
 from bmjax._model.problem import Problem
 from bmjax._model.working_set import gathered
@@ -80,6 +81,7 @@ def work_off(
     # One after another: no lanes to keep full, and no batched products.
     def one(i: Int[Array, ""]) -> Result:
         problem, options, units = chunk.entered(settings, i)
+        problem = in_blocks(problem)
         starts = _starts_of(places, settings, i, problem, options)
         return leave(settings.frame, units, best_of_all(problem, options, settings, starts)[1])
 

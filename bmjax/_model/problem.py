@@ -48,6 +48,7 @@ class Problem(NamedTuple):
         log_base: The log likelihood minus that of the Gaussian problem, for a problem that touches
             the likelihood of another family; None for zero.
         groups: Groups of columns that share their mask and rate, None if each has its own.
+        blocks: The `Blocks` of samples that a pass takes one after another, None for all at once.
 
     Example:
         >>> import jax.numpy as jnp
@@ -69,6 +70,7 @@ class Problem(NamedTuple):
     family: Any = None
     log_base: Float[Array, ""] | None = None
     groups: Groups | None = None
+    blocks: Any = None
 
     @property
     def num_features(self) -> Int[Array, ""]:

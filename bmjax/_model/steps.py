@@ -5,16 +5,20 @@ one mask mean after another, the M step in all parameters at once, and the G ste
 and the inclusion rates along a preconditioned gradient; pruning clears entries of `active`.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Bool, Float
 
+from bmjax._model import blocks
 from bmjax._model.family import touching
 from bmjax._model.gradient_rule import Parameters
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import (
     Leftover,
+    MaskedSums,
     log_odds_of,
     masked_sums,
     precision_of,
@@ -179,10 +183,29 @@ def maximise(
     """
     blank = state._replace(weights=namespace(state).zeros_like(state.weights))
     sums, masked = masked_sums(problem, blank, problem.y)
+    return _maximised(problem, blank, sums, active, lambda at: _left_over(problem, at, masked))
+
+
+def _maximised(
+    problem: Problem,
+    blank: State,
+    sums: MaskedSums,
+    active: Bool[Array, " k"] | None,
+    left_over: Callable[[State], tuple[Float[Array, " n"], Float[Array, ""]]],
+) -> tuple[State, Leftover]:
+    """The M step from the sums around zero weights, see `maximise`.
+
+    Args:
+        problem: The dataset.
+        blank: The state with zero weights.
+        sums: The sums over samples at that state.
+        active: Whether to keep each feature. Default: those that pruning keeps.
+        left_over: A function for y - (X o M) weights at a state, and its sum of squares.
+    """
     if active is None:
-        active = survivors(problem, state, sums.kept / problem.num_samples)
+        active = survivors(problem, blank, sums.kept / problem.num_samples)
     state = weights_and_rates(problem, blank, sums, active)
-    return _with_noise_precision(problem, state, masked, sums.variance)
+    return _with_noise_precision(problem, state, left_over(state), sums.variance)
 
 
 def em_iteration(
@@ -197,8 +220,11 @@ def em_iteration(
     The masks of pruned features are not cleared, which would take a pass over all of them: call
     `restrict` once at the end. `residual_weights` is as for `sweep.over_features`.
     """
-    state = over_features(problem, state, residual, sweeps, True, residual_weights)
-    return maximise(problem, state)
+    if problem.blocks is None:
+        state = over_features(problem, state, residual, sweeps, True, residual_weights)
+        return maximise(problem, state)
+    blank, sums = blocks.swept_sums(problem, state, residual, sweeps, residual_weights)
+    return _maximised(problem, blank, sums, None, lambda at: blocks.left_over(problem, at))
 
 
 def ascend(
@@ -239,7 +265,8 @@ def ascend(
     log_odds = jnp.where(moved, log_odds_of(pi, 1 - pi), state.log_odds)
     weights = jnp.where(state.active, weights + updates.weights, 0)
     state = state._replace(weights=weights, log_odds=log_odds)
-    return _with_noise_precision(problem, state, masked, sums.variance)[0], optimizer_state
+    left = _left_over(problem, state, masked)
+    return _with_noise_precision(problem, state, left, sums.variance)[0], optimizer_state
 
 
 def exact_fit(problem: Problem | Totals, state: State) -> Bool[Array, ""]:
@@ -252,7 +279,10 @@ def exact_fit(problem: Problem | Totals, state: State) -> Bool[Array, ""]:
 
 
 def _with_noise_precision(
-    problem: Problem, state: State, masked: Float[Array, "k n"], variance: Array
+    problem: Problem,
+    state: State,
+    left: tuple[Float[Array, " n"], Float[Array, ""]],
+    variance: Array,
 ) -> tuple[State, Leftover]:
     """The noise precision, equation (13), by residuals instead of the paper's expansion.
 
@@ -261,10 +291,19 @@ def _with_noise_precision(
     Args:
         problem: The dataset.
         state: The state.
-        masked: X o M.
-        variance: The part of the products of its columns that is due to the variance of the masks.
+        left: y - (X o M) weights and its sum of squares.
+        variance: The part of the products of masked columns that is due to the variance of the
+            masks.
     """
-    left = problem.y - state.weights @ masked
-    sum_squares = problem.total(left**2) + variance_along(state.weights, variance)
+    residual, square = left
+    sum_squares = square + variance_along(state.weights, variance)
     precision = precision_of(problem, sum_squares / problem.num_samples)
-    return state._replace(noise_precision=precision), Leftover(left, sum_squares)
+    return state._replace(noise_precision=precision), Leftover(residual, sum_squares)
+
+
+def _left_over(
+    problem: Problem, state: State, masked: Float[Array, "k n"]
+) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    """The residual y - (X o M) weights and its sum of squares, given X o M."""
+    residual = problem.y - state.weights @ masked
+    return residual, problem.total(residual**2)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
+from bmjax._model.blocks import in_blocks
 from bmjax._model.family import local, touching
 from bmjax._model.problem import Problem, State
 from bmjax._model.working_set import gathered, spread
@@ -53,6 +54,8 @@ class InMemory:
         part = gathered(self.totals, features)
         if part.groups is not None:  # other groups must not cause a compilation
             part = part._replace(groups=part.groups._replace(members=None))
+        if namespace(part) is not jnp:
+            part = in_blocks(part)
         static = {"solver": self._solver, "history_length": self._history_length}
         arguments = part, self._options, state, used
         if namespace(part) is jnp:
