@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from bmjax._checks import inputs, validate
+from bmjax._model.entropy import entropy, entropy_sums
 from bmjax._model.family import touching
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import mask_variance, variance_along
@@ -126,9 +127,11 @@ def bound_after_m_step(
 ) -> Float[Array, ""]:
     """The bound after an M step, where the rates are the mean masks, given E||residual||^2.
 
-    Only the entropy then needs a pass over the masks.
+    Only the entropy then needs a pass over the masks. It has no reverse-mode derivative.
     """
-    return bound_of(problem, state, sum_squares, masks_after_m_step(problem, state))
+    left_out = sigmoid(-state.log_odds)
+    masks = Masks(state.inclusion, left_out, entropy_sums(problem, state))
+    return bound_of(problem, state, sum_squares, masks)
 
 
 class Masks(NamedTuple):
@@ -143,12 +146,6 @@ class Masks(NamedTuple):
     kept: Float[Array, " k"]
     left_out: Float[Array, " k"]
     entropy: Float[Array, " k"]
-
-
-def masks_after_m_step(problem: Problem, state: State) -> Masks:
-    """The `Masks` of a state whose inclusion rates are the mean masks."""
-    left_out = sigmoid(-state.log_odds)
-    return Masks(state.inclusion, left_out, problem.total(entropy(state.mask_mean)))
 
 
 def bound_of(
@@ -218,16 +215,3 @@ def _expected_log_bernoulli(
     contradicted = xp.where(log_odds > 0, left_out, kept)
     at_the_end = xp.where(contradicted > 0, xp.full_like(value, -xp.inf), 0)
     return xp.where(finite, value, at_the_end)
-
-
-def entropy(mask_mean: Float[Array, "k n"]) -> Float[Array, "k n"]:
-    """Entropy of Bernoulli variables, -p log(p) - q log(q) with 0 log 0 = 0.
-
-    It is computed from the rarer outcome p <= 1/2 and without log1p, several times slower in
-    float64.
-    """
-    xp = namespace(mask_mean)
-    p = xp.minimum(mask_mean, 1 - mask_mean)
-    q = 1 - p
-    tiny = xp.finfo(p.dtype).tiny
-    return -p * xp.log(xp.maximum(p, tiny) / q) - xp.log(q)

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bmjax._model.groups import Groups
 from bmjax._model.problem import Problem, State
@@ -89,13 +89,8 @@ def visit(  # noqa: PLR0913 - the loop's parts, kept apart so that it compiles o
         skip_pruned: See `over_features`.
         residual_weights: See `over_features`.
     """
-    k = len(X)
     weights = jnp.where(state.active, state.weights, 0)
-    features, count = jnp.arange(k, dtype=jnp.int32), k
-    if skip_pruned:
-        needed = _in_any_lane(state.active)
-        features = jnp.argsort(~needed, stable=True).astype(jnp.int32)
-        count = jnp.sum(needed, dtype=jnp.int32)
+    features, count = to_visit(state.active, skip_pruned)
 
     def visit_one(weights_before, position, carry):
         mask_mean, residual = carry
@@ -118,6 +113,16 @@ def visit(  # noqa: PLR0913 - the loop's parts, kept apart so that it compiles o
     for _ in range(sweeps - 1):
         carry = lax.fori_loop(0, count, again, carry)
     return carry
+
+
+def to_visit(
+    active: Bool[Array, " k"], skip_pruned: bool
+) -> tuple[Int[Array, " k"], int | Int[Array, ""]]:
+    """The features in the order in which a loop visits them, and how many it visits."""
+    if not skip_pruned:
+        return jnp.arange(len(active), dtype=jnp.int32), len(active)
+    needed = _in_any_lane(active)
+    return jnp.argsort(~needed, stable=True).astype(jnp.int32), jnp.sum(needed, dtype=jnp.int32)
 
 
 def _shared_by_lanes(combine: Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from jaxtyping import Float, Int
 
-from bmjax._model.bound import Masks, entropy, masking_cost
+from bmjax._model.bound import Masks, masking_cost
+from bmjax._model.entropy import entropy
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._model.sums import (
     MaskedSums,

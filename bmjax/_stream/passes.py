@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from bmjax._checks import inputs
 from bmjax._fitting.units import Units
-from bmjax._model.bound import entropy
+from bmjax._model.entropy import entropy
 from bmjax._model.family import by_rows, mean_predictor, predictor, touching
 from bmjax._model.options import Frame
 from bmjax._model.problem import DUST, Problem, State
