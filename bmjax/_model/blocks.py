@@ -102,14 +102,16 @@ def over_blocks(
     """Apply a function to one block of samples after another.
 
     Args:
-        problem: The dataset, whose `blocks` is not None.
+        problem: The dataset; without `blocks` it is taken as one.
         of_block: A function of a block, the number of its first sample, and the carry, which
             returns the carry. The first block is the one with what is left over when all others
             are full, so a None in the carry that the function fills never meets a loop.
         carry: The carry before the first block.
     """
-    assert problem.blocks is not None
-    n, size = len(problem.y), problem.blocks.size
+    n, zero = len(problem.y), jnp.zeros((), jnp.int32)
+    if problem.blocks is None:
+        return of_block(problem, zero, carry)
+    size = problem.blocks.size
 
     def rows(start: Array, size: int) -> Problem:
         def own(values: Array, axis: int) -> Array:
@@ -123,7 +125,6 @@ def over_blocks(
         )
 
     first = n - (n - 1) // size * size
-    zero = jnp.zeros((), jnp.int32)
     carry = of_block(rows(zero, first), zero, carry)
 
     def full(i: Array, carry: T) -> T:

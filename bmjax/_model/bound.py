@@ -1,12 +1,15 @@
 """The objective: the lower bound of the factorized information criterion, equation (10)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from bmjax._checks import inputs, validate
+from bmjax._model.blocks import over_blocks
 from bmjax._model.entropy import entropy, entropy_sums
 from bmjax._model.family import touching
 from bmjax._model.problem import Problem, State, Totals
@@ -109,16 +112,21 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     """
     problem = touching(problem, state)
     active = state.active
-    mask = jnp.where(active[:, None], state.mask_mean, 0)
     weights = jnp.where(active, state.weights, 0)
-    residual = problem.y - weights @ (mask * problem.X)
-    sum_squares = problem.total(residual**2)
-    sum_squares += variance_along(weights, mask_variance(problem, mask))
-    masks = Masks(
-        kept=problem.mean(mask),
-        left_out=problem.mean(1 - mask),  # not 1 - kept, which float32 rounds away
-        entropy=problem.total(entropy(state.mask_mean)),
-    )
+
+    def of_block(part: Problem, start: Array, total: Any) -> Any:
+        own = lax.dynamic_slice_in_dim(state.mask_mean, start, len(part.y), axis=1)
+        mask = jnp.where(active[:, None], own, 0)
+        masked = part.X * mask
+        residual = part.y - weights @ masked
+        kept, left_out = part.total(mask), part.total(1 - mask)  # not n - kept, which rounds away
+        masks = Masks(kept, left_out, part.total(entropy(own)))
+        sums = part.total(residual**2), mask_variance(part, mask, masked), masks
+        return sums if total is None else jax.tree.map(jnp.add, total, sums)
+
+    square, variance, masks = over_blocks(problem, of_block, None)
+    sum_squares, n = square + variance_along(weights, variance), problem.num_samples
+    masks = masks._replace(kept=masks.kept / n, left_out=masks.left_out / n)
     return bound_of(problem, state, sum_squares, masks)
 
 

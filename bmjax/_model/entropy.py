@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
+from bmjax._model.blocks import over_blocks
 from bmjax._model.problem import Problem, State
 from bmjax._model.sweep import to_visit
 from bmjax._runtime.backend import Array, namespace
@@ -44,12 +45,17 @@ def entropy_sums(problem: Problem, state: State) -> Float[Array, " k"]:
     features, count = to_visit(state.active, skip_pruned=True)
     of_row = by_polynomials if problem.dtype == jnp.float64 else entropy
 
-    def add(position: Array, sums: Array) -> Array:
-        feature = features[position]
-        row = lax.dynamic_index_in_dim(state.mask_mean, feature, keepdims=False)
-        return sums.at[feature].set(problem.total(of_row(row)))
+    def added(part: Problem, start: Array, sums: Array) -> Array:
+        own = lax.dynamic_slice_in_dim(state.mask_mean, start, len(part.y), axis=1)
 
-    return lax.fori_loop(0, count, add, jnp.zeros_like(state.weights))
+        def add(position: Array, sums: Array) -> Array:
+            feature = features[position]
+            row = lax.dynamic_index_in_dim(own, feature, keepdims=False)
+            return sums.at[feature].add(part.total(of_row(row)))
+
+        return lax.fori_loop(0, count, add, sums)
+
+    return over_blocks(problem, added, jnp.zeros_like(state.weights))
 
 
 def by_polynomials(mask_mean: Float[Array, "*k n"]) -> Float[Array, "*k n"]:

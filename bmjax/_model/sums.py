@@ -46,7 +46,7 @@ def masked_sums(
     counted, left = problem.weighted(masked), problem.weighted(residual)
     sums = MaskedSums(
         gram=counted @ masked.T,
-        variance=mask_variance(problem, state.mask_mean),
+        variance=mask_variance(problem, state.mask_mean, masked),
         slope=masked @ left,
         square=residual @ left,
         kept=problem.total(state.mask_mean),
@@ -59,16 +59,20 @@ def masked_sums(
 
 
 def mask_variance(
-    problem: Problem, mask: Float[Array, "k n"]
+    problem: Problem, mask: Float[Array, "k n"], masked: Float[Array, "k n"]
 ) -> Float[Array, " k"] | Float[Array, "k k"]:
     """The part of the products of the masked columns that is due to the variance of the masks.
 
     It is a diagonal if every column has its own masks, else a matrix over the pairs of a group.
+
+    Args:
+        problem: The dataset.
+        mask: The masks, M.
+        masked: X o M. X^2 is not used, since XLA would store it beside X.
     """
-    spread = mask - mask**2
     if problem.groups is None:
-        return problem.total(problem.X**2 * spread)
-    products = problem.weighted(problem.X * spread) @ problem.X.T
+        return problem.total(masked * (problem.X - masked))
+    products = problem.weighted(problem.X * (mask - mask**2)) @ problem.X.T
     return namespace(products).where(problem.groups.same, products, 0)
 
 

@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._checks import validate
-from bmjax._model import steps, sweep
+from bmjax._model import steps
+from bmjax._model.blocks import left_over
 from bmjax._model.bound import bound_after_m_step, bound_slack
 from bmjax._model.problem import Problem, State, Totals
 from bmjax._runtime.backend import select
@@ -120,7 +121,7 @@ class Accelerated:
 
     def init(self, problem: Problem, state: State) -> AcceleratedCarry:
         """The carry before the first step."""
-        return self.carry_at(state, sweep.residual(problem, state))
+        return self.carry_at(state, left_over(problem, state)[0])
 
     def carry_at(self, state: State, residual: Float[Array, " n"]) -> AcceleratedCarry:
         """The carry at a state whose residual is known."""

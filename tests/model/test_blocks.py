@@ -8,6 +8,7 @@ import pytest
 import bmjax
 from bmjax._model import blocks, steps, sweep
 from bmjax._model.blocks import Blocks
+from bmjax._model.bound import bound_after_m_step
 
 
 def problem_of(n, dtype, *, weighted, unmasked):
@@ -48,6 +49,22 @@ def test_an_iteration_in_blocks_is_that_of_all_samples(n, weighted, unmasked, dt
                 np.testing.assert_allclose(a, b, **close)
             for a, b in zip(wanted, found, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e3 * close["rtol"], atol=close["atol"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bound_in_blocks_is_that_of_all_samples(dtype):
+    with jax.enable_x64(dtype == np.float64):
+        problem = problem_of(129, dtype, weighted=True, unmasked=True)
+        state = bmjax.initialise(problem, jnp.asarray([0.9, 0.9, 0.5, 0.0, 0.3], dtype))
+        left = sweep.residual(problem, state)
+        state, leftover = steps.em_iteration(problem, state, left, 1)
+        in_blocks = problem._replace(blocks=Blocks(32))
+        wanted = bmjax.lower_bound(problem, state)
+        close = {"rtol": 200 * np.finfo(dtype).eps}  # sums in another order
+        np.testing.assert_allclose(bmjax.lower_bound(in_blocks, state), wanted, **close)
+        for one in (problem, in_blocks):
+            found = bound_after_m_step(one, state, leftover.sum_squares)
+            np.testing.assert_allclose(found, wanted, **close)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
