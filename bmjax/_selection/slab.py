@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.linalg import inverse_factor
-from bmjax._runtime.backend import Array, fori_loop, namespace, put, take
+from bmjax._runtime.backend import Array, cond, fori_loop, namespace, put, take
 
 
 class Source(Protocol):
@@ -216,7 +216,12 @@ def moved(source: Source, slab: Slab, move: Move, change: _Change, go: Array) ->
     drop, then, free, at, fills, _ = change
     drop, then = xp.where(go, drop, 0), xp.where(go, then, 0)
     out = xp.argmax(at).astype(xp.int32)
-    row = xp.where(fills, source.row(xp.minimum(move.feature, k - 1)), 0)
+    # A drop needs no pass over the samples.
+    row = cond(
+        fills,
+        lambda: source.row(xp.minimum(move.feature, k - 1)),
+        lambda: xp.zeros_like(slab.slope),
+    )
     own = xp.where(fills, (row - then @ slab.gram) / free, 0)  # row `at` of H after the move
     on = (at & go)[:, None]
     left = slab.inverse - drop[:, None] * slab.inverse[out][None, :]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Bool, Float, Int
 
-from bmjax._runtime.backend import Array, map_rows, namespace, put, select, while_loop
+from bmjax._runtime.backend import Array, cond, map_rows, namespace, put, select, while_loop
 from bmjax._selection.criterion import Criterion, effects
 from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import Charges, Noise, best_of, drop_rises, squares_after
@@ -70,6 +70,8 @@ def search(
     reference: Float[Array, ""],
     rules: Rules,
     needed: Bool[Array, " k"] | None = None,
+    *,
+    exact: bool = False,
 ) -> Search:
     """The subset at the end of a `climb`.
 
@@ -79,9 +81,10 @@ def search(
         reference: The sum of squared residuals at which the log likelihood counts as zero.
         rules: The charges and limits of the search.
         needed: Features that must be in the subset, unless they are zero.
+        exact: Whether all of the start is known, see `climb`.
     """
     xp = namespace(start.gram)
-    slab, steps, ended = climb(source, start, rules, needed)
+    slab, steps, ended = climb(source, start, rules, needed, exact=exact)
     spent = rules.pricing(slab.features, slab.coef).of_subset(slab.size, slab.square)
     return Search(
         support=slab.kept,
@@ -94,7 +97,13 @@ def search(
 
 
 def climb(
-    source: Source, start: Slab, rules: Rules, needed: Bool[Array, " k"] | None = None
+    source: Source,
+    start: Slab,
+    rules: Rules,
+    needed: Bool[Array, " k"] | None = None,
+    *,
+    exact: bool = False,
+    last: bool = True,
 ) -> tuple[Slab, Int[Array, ""], Bool[Array, ""]]:
     """Make the best move, again and again until none raises the score.
 
@@ -106,6 +115,8 @@ def climb(
         start: The subset to start from, of which features, rows of X'X and coefficients are read.
         rules: The charges and limits of the search.
         needed: Features that must be in the subset, unless they are zero.
+        exact: Whether all of the start is known, so that nothing is recomputed at first.
+        last: Whether no other climb follows; else the last subset need not be recomputed.
 
     Returns:
         The last subset, the number of moves, and whether no move raises the score.
@@ -135,18 +146,20 @@ def climb(
         return slab, steps + one, since + one, go
 
     def round_of_moves(carry: tuple[Slab, Array, Array, Array]) -> tuple[Slab, Array, Array, Array]:
-        slab, steps, _, _ = carry
-        slab = refreshed(source, slab)
+        slab, steps, known, _ = carry
+        slab = cond(known, lambda: slab, lambda: refreshed(source, slab))
         begun = slab, steps, zero, xp.asarray(True)
         slab, after, _, helped = while_loop(
             lambda c: c[3] & (c[1] < max_steps) & (c[2] < _FRESH), advance, begun
         )
-        ended = ~helped & (after == steps)
-        return slab, after, ended, ended | (after >= max_steps)
+        # Without a move since all was recomputed, no move raises the score.
+        ended = ~helped & (~known & (after == steps) | (not last))
+        return slab, after, no, ended | (after >= max_steps)
 
     no = xp.asarray(False)
-    slab, steps, ended, _ = while_loop(lambda c: ~c[3], round_of_moves, (start, zero, no, no))
-    return slab, steps, ended
+    begun = start, zero, xp.asarray(exact), no
+    slab, steps, _, _ = while_loop(lambda c: ~c[3], round_of_moves, begun)
+    return slab, steps, steps < max_steps
 
 
 def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Array, ""]]:
@@ -289,11 +302,11 @@ def from_nothing(
     slab = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
     needed = None if needed is None else needed & (rows.scale > 0)
     *first, last = stages
-    full, steps = xp.asarray(False), xp.zeros((), xp.int32)
+    full, steps, exact = xp.asarray(False), xp.zeros((), xp.int32), False
     for rules in first:
-        slab, moves, _ = climb(rows, slab, rules, needed)
-        full, steps = full | xp.all(slab.used), steps + moves
-    end = search(rows, slab, rows.square, last, needed)
+        slab, moves, _ = climb(rows, slab, rules, needed, exact=exact, last=False)
+        full, steps, exact = full | xp.all(slab.used), steps + moves, True
+    end = search(rows, slab, rows.square, last, needed, exact=exact)
     return end._replace(full=full | end.full, steps=steps + end.steps)
 
 
