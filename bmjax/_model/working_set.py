@@ -98,15 +98,16 @@ def summed(
     part: Problem,
     state: State,
 ) -> T:
-    """Sums over samples, computed on the host from blocks of samples that stay in the cache.
+    """Sums over samples, computed on the host from blocks whose slots stay in the cache.
 
     Args:
-        of_samples: A function for the sums, from the problem, its part and the state.
+        of_samples: A function for the sums, from the problem, its part and the state. On the host
+            it must not make an array of the size of X.
         problem: The dataset.
         part: The problem of the features in the slots.
         state: A state of the slots.
     """
-    n, rows = len(problem.y), max(_BLOCK // len(problem.X), 1)
+    n, rows = len(problem.y), max(_BLOCK // len(part.X), 1)
     if namespace(problem) is jnp or n <= rows:
         return of_samples(problem, part, state)
     total = None

@@ -136,16 +136,15 @@ def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "
     """Correlation of the columns in the slots with all columns, 0 for a constant column."""
     xp, n = namespace(problem), problem.num_samples
     own, size = (_one_over_spread(data) for data in (part, problem))
-    (first,) = summed(lambda _, part, __: (part.total(part.X),), problem, part, state)
-    mean = (first / n)[:, None]
+    means = tuple(data.X @ data.weighted(xp.ones_like(data.y)) / n for data in (part, problem))
 
-    def of_samples(problem: Problem, part: Problem, _: State) -> tuple[Array, Array, Array]:
-        away = part.weighted(part.X - mean)  # only one side is centred
-        return away @ problem.X.T, away.sum(axis=1), problem.total(problem.X)
+    def of_samples(problem: Problem, part: Problem, _: State) -> tuple[Array, Array]:
+        away = part.weighted(part.X - means[0][:, None])  # only one side is centred
+        return away @ problem.X.T, away.sum(axis=1)
 
-    product, left, totals = summed(of_samples, problem, part, state)
+    product, left = summed(of_samples, problem, part, state)
     # This removes the rounding error of the mean.
-    product = (product - left[:, None] * (totals / n)[None, :]) / n
+    product = (product - left[:, None] * means[1][None, :]) / n
     return xp.clip(product * own[:, None] * size[None, :], -1, 1)
 
 
