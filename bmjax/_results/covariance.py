@@ -136,24 +136,31 @@ def correlation(problem: Problem, part: Problem, state: State) -> Float[Array, "
     """Correlation of the columns in the slots with all columns, 0 for a constant column."""
     xp, n = namespace(problem), problem.num_samples
     own, size = (_one_over_spread(data) for data in (part, problem))
-    means = tuple(data.X @ data.weighted(xp.ones_like(data.y)) / n for data in (part, problem))
+    of_part, of_all = _means(part), _means(problem)
 
     def of_samples(problem: Problem, part: Problem, _: State) -> tuple[Array, Array]:
-        away = part.weighted(part.X - means[0][:, None])  # only one side is centred
+        away = part.weighted(part.X - of_part[:, None])  # only one side is centred
         return away @ problem.X.T, away.sum(axis=1)
 
     product, left = summed(of_samples, problem, part, state)
     # This removes the rounding error of the mean.
-    product = (product - left[:, None] * means[1][None, :]) / n
+    product = (product - left[:, None] * of_all[None, :]) / n
     return xp.clip(product * own[:, None] * size[None, :], -1, 1)
+
+
+def _means(data: Problem) -> Float[Array, " k"]:
+    """The mean of each column, on the host without an array of the size of X."""
+    if not isinstance(data.X, np.ndarray):
+        return data.mean(data.X)
+    counts = np.ones_like(data.y) if data.sample_weights is None else data.sample_weights
+    return data.X @ counts / data.num_samples
 
 
 def _one_over_spread(data: Problem) -> Float[Array, " k"]:
     """One over the standard deviation of each column, 0 for a constant one."""
+    mean = _means(data)
     if not isinstance(data.X, np.ndarray):
-        return _around(data, data.mean(data.X))
-    counts = np.ones_like(data.y) if data.sample_weights is None else data.sample_weights
-    mean = data.X @ counts / data.num_samples
+        return _around(data, mean)
     # On the host without a copy of X, except for columns whose squares would cancel.
     variance = data.squares / data.num_samples - mean**2
     size = np.where(variance > 0, 1 / np.sqrt(np.where(variance > 0, variance, 1)), 0)

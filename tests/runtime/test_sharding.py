@@ -96,12 +96,15 @@ def test_a_fit_with_its_rows_spread(mesh, n):
 
 
 def test_the_work_of_a_device_is_its_share():
-    """By the compiler's count. What only k decides is done by all, so n is large beside it."""
+    """By the compiler's count. What only k decides is done by all, so n is large beside it.
+
+    XLA fuses fewer rows in another way, so that a share may also be a little smaller than fair.
+    """
     cost = {devices: work_of_one(devices) for devices in (1, 2, 8)}
     for kind in ("flops", "transcendentals"):
         for devices in (2, 8):
             share = cost[devices][kind] / cost[1][kind]
-            assert 1 / devices <= share < 1.1 / devices
+            assert 0.9 / devices < share < 1.1 / devices
 
 
 def work_of_one(devices, n=16_000, k=4):
