@@ -17,10 +17,8 @@ from bmjax._selection.neighbours import Charges, most_features, noise_of
 from bmjax._selection.rounds import by_rounds, undecided
 from bmjax._selection.subset import Rules, better_of, from_both_ends, from_nothing
 
-# With this many samples a feature or more, the search from the empty subset needs no stages, and
-# that from all features is a good guide; with fewer than the second number it is none, since the
-# coefficients of all features are mostly noise.
-_AMPLE, _FEW = 2.0, 1.25
+# With this many samples a feature or more, the search from the empty subset needs no stages.
+_AMPLE = 2.0
 # A search from the empty subset adds so many features beyond those that noise explains, at no
 # charge, before the rule decides: more features at once may be worth what each alone is not.
 _FURTHER = 3
@@ -32,22 +30,20 @@ class Room(NamedTuple):
     Attributes:
         tall: Whether there are more samples than features, so that X'X is used in place of X.
         in_stages: Whether the search for the best subset from the empty one goes in stages, with
-            slots for some of the features; else it has slots for all.
-        from_all: Whether the search begins from all features as well.
+            slots for some of the features.
         search: Slots of the search; all k unless it goes in stages.
         fit: Slots of the fits and moves.
     """
 
     tall: bool
     in_stages: bool
-    from_all: bool
     search: int
     fit: int
 
     @property
     def most(self) -> int:
         """The largest number of features that the search may end with."""
-        return self.fit if self.from_all else self.search
+        return self.fit if self.tall else self.search
 
 
 def room_for(n: int, k: int, search: int, fit: int, *, groups: bool = False) -> Room:
@@ -62,7 +58,7 @@ def room_for(n: int, k: int, search: int, fit: int, *, groups: bool = False) -> 
     """
     tall = n > k
     in_stages = not tall or (n < _AMPLE * k and not groups)
-    return Room(tall, in_stages, tall and n >= _FEW * k, search if in_stages else fit, fit)
+    return Room(tall, in_stages, search if in_stages else fit, fit)
 
 
 class Point(NamedTuple):
@@ -178,9 +174,9 @@ def sparse_points(
     """Starts at each of some rates from the best subset of features, found as if never masked.
 
     The subset has the highest score under the rule, with inclusion 1 for its features and 0 for the
-    others, that a search by single moves finds: from the empty subset, and if n is at least 1.25 k
-    from all features as well. If n <= k it holds at most n / 2 features, so that the noise
-    precision stays finite.
+    others, that a search by single moves finds: from the empty subset, and if n > k from all
+    features as well. If n <= k it holds at most n / 2 features, so that the noise precision stays
+    finite.
 
     Args:
         problem: The dataset.
@@ -211,7 +207,7 @@ def _searched(
     if not room.in_stages:
         sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
         return *best_subset(problem, rule, sums), namespace(problem).asarray(False)
-    return few_of_many(problem, rule, room.search, from_both=room.from_all)
+    return few_of_many(problem, rule, room.search, from_both=room.tall)
 
 
 def best_subset(
