@@ -70,10 +70,10 @@ def told(result: Result, names: Names | None, given: Checked) -> Result:
 def room_of(n: int, k: int, given: Checked) -> Room:
     """The room of a fit whose values cannot be inspected: as many slots as it may need."""
     width = k + int(given.frame.intercept)
-    if n > width or given.plan.dense:
-        return room_for(n, width, width, width, groups=given.labels is not None)
-    most = min(n // 2 + always_in(given, k) + 1, width)
-    return room_for(n, width, most, most)
+    most = width
+    if n <= width and not given.plan.dense:
+        most = min(n // 2 + always_in(given, k) + 1, width)
+    return room_for(n, width, most, most, groups=given.labels is not None)
 
 
 def always_in(given: Checked, k: int) -> int:

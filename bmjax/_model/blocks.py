@@ -12,7 +12,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from bmjax._model.problem import Problem, State
 from bmjax._model.sums import MaskedSums, masked_sums
@@ -64,18 +64,18 @@ def swept_sums(
     blank = state._replace(weights=jnp.zeros_like(state.weights))
 
     def of_block(
-        part: Problem, start: Int[Array, ""], carry: tuple[Array, MaskedSums | None]
+        part: Problem, _: Array, start: Array, carry: tuple[Array, MaskedSums | None]
     ) -> tuple[Array, MaskedSums | None]:
         mask_mean, total = carry
-        size = len(part.y)
-        own = lax.dynamic_slice_in_dim(mask_mean, start, size, axis=1)
-        left = lax.dynamic_slice_in_dim(residual, start, size)
+        # Read from the carry, which XLA then updates in place.
+        own = lax.dynamic_slice_in_dim(mask_mean, start, len(part.y), axis=1)
+        left = lax.dynamic_slice_in_dim(residual, start, len(part.y))
         own, _ = visit(part.X, state, offset, (own, left), sweeps, True, residual_weights)
         sums, _ = masked_sums(part, blank._replace(mask_mean=own), part.y)
         total = sums if total is None else jax.tree.map(jnp.add, total, sums)
         return lax.dynamic_update_slice_in_dim(mask_mean, own, start, axis=1), total
 
-    mask_mean, total = over_blocks(problem, of_block, (state.mask_mean, None))
+    mask_mean, total = over_blocks(problem, state.mask_mean, of_block, (state.mask_mean, None))
     assert total is not None
     return blank._replace(mask_mean=mask_mean), total
 
@@ -84,51 +84,54 @@ def left_over(problem: Problem, state: State) -> tuple[Float[Array, " n"], Float
     """The residual y - (X o M) weights and its sum of squares, block by block."""
 
     def of_block(
-        part: Problem, start: Int[Array, ""], carry: tuple[Array, Array]
+        part: Problem, own: Array, start: Array, carry: tuple[Array, Array]
     ) -> tuple[Array, Array]:
         residual, square = carry
-        own = lax.dynamic_slice_in_dim(state.mask_mean, start, len(part.y), axis=1)
         left = part.y - state.weights @ (part.X * own)
         residual = lax.dynamic_update_slice_in_dim(residual, left, start, axis=0)
         return residual, square + part.total(left**2)
 
     blank = jnp.zeros_like(problem.y), jnp.zeros((), problem.dtype)
-    return over_blocks(problem, of_block, blank)
+    return over_blocks(problem, state.mask_mean, of_block, blank)
 
 
 def over_blocks(
-    problem: Problem, of_block: Callable[[Problem, Int[Array, ""], T], T], carry: T
+    problem: Problem,
+    mask_mean: Float[Array, "k n"],
+    of_block: Callable[[Problem, Array, Array, T], T],
+    carry: T,
 ) -> T:
     """Apply a function to one block of samples after another.
 
     Args:
         problem: The dataset; without `blocks` it is taken as one.
-        of_block: A function of a block, the number of its first sample, and the carry, which
-            returns the carry. The first block is the one with what is left over when all others
-            are full, so a None in the carry that the function fills never meets a loop.
+        mask_mean: The masks.
+        of_block: A function of a block, its masks, the number of its first sample, and the carry,
+            which returns the carry. The first block is the one with what is left over when all
+            others are full, so a None in the carry that the function fills never meets a loop.
         carry: The carry before the first block.
     """
     n, zero = len(problem.y), jnp.zeros((), jnp.int32)
     if problem.blocks is None:
-        return of_block(problem, zero, carry)
+        return of_block(problem, mask_mean, zero, carry)
     size = problem.blocks.size
 
-    def rows(start: Array, size: int) -> Problem:
+    def of_rows(start: Array, size: int, carry: T) -> T:
         def own(values: Array, axis: int) -> Array:
             return lax.dynamic_slice_in_dim(values, start, size, axis)
 
         counts = problem.sample_weights
-        return problem._replace(
+        part = problem._replace(
             X=own(problem.X, 1),
             y=own(problem.y, 0),
             sample_weights=None if counts is None else own(counts, 0),
         )
+        return of_block(part, own(mask_mean, 1), start, carry)
 
     first = n - (n - 1) // size * size
-    carry = of_block(rows(zero, first), zero, carry)
+    carry = of_rows(zero, first, carry)
 
     def full(i: Array, carry: T) -> T:
-        start = (first + size * i).astype(jnp.int32)
-        return of_block(rows(start, size), start, carry)
+        return of_rows((first + size * i).astype(jnp.int32), size, carry)
 
     return lax.fori_loop(0, (n - first) // size, full, carry)

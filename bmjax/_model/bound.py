@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -114,8 +113,7 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
     active = state.active
     weights = jnp.where(active, state.weights, 0)
 
-    def of_block(part: Problem, start: Array, total: Any) -> Any:
-        own = lax.dynamic_slice_in_dim(state.mask_mean, start, len(part.y), axis=1)
+    def of_block(part: Problem, own: Array, _: Array, total: Any) -> Any:
         mask = jnp.where(active[:, None], own, 0)
         masked = part.X * mask
         residual = part.y - weights @ masked
@@ -124,7 +122,7 @@ def lower_bound(problem: Problem, state: State) -> Float[Array, ""]:
         sums = part.total(residual**2), mask_variance(part, mask, masked), masks
         return sums if total is None else jax.tree.map(jnp.add, total, sums)
 
-    square, variance, masks = over_blocks(problem, of_block, None)
+    square, variance, masks = over_blocks(problem, state.mask_mean, of_block, None)
     sum_squares, n = square + variance_along(weights, variance), problem.num_samples
     masks = masks._replace(kept=masks.kept / n, left_out=masks.left_out / n)
     return bound_of(problem, state, sum_squares, masks)

@@ -45,9 +45,7 @@ def entropy_sums(problem: Problem, state: State) -> Float[Array, " k"]:
     features, count = to_visit(state.active, skip_pruned=True)
     of_row = by_polynomials if problem.dtype == jnp.float64 else entropy
 
-    def added(part: Problem, start: Array, sums: Array) -> Array:
-        own = lax.dynamic_slice_in_dim(state.mask_mean, start, len(part.y), axis=1)
-
+    def added(part: Problem, own: Array, _: Array, sums: Array) -> Array:
         def add(position: Array, sums: Array) -> Array:
             feature = features[position]
             row = lax.dynamic_index_in_dim(own, feature, keepdims=False)
@@ -55,7 +53,7 @@ def entropy_sums(problem: Problem, state: State) -> Float[Array, " k"]:
 
         return lax.fori_loop(0, count, add, sums)
 
-    return over_blocks(problem, added, jnp.zeros_like(state.weights))
+    return over_blocks(problem, state.mask_mean, added, jnp.zeros_like(state.weights))
 
 
 def by_polynomials(mask_mean: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
@@ -80,7 +78,10 @@ def _log(p: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
 def _polynomial(function: Callable[[Any], Any], low: float, high: float) -> tuple[float, ...]:
     """The coefficients, highest first, of a function on an interval that is scaled to [-1, 1]."""
     middle, half = (low + high) / 2, (high - low) / 2
-    scaled: Any = lambda u: function(middle + half * u)  # noqa: E731 - typed for the stubs
+
+    def scaled(u: Any) -> Any:
+        return function(middle + half * u)
+
     terms = chebyshev.chebinterpolate(scaled, _DEGREE)
     return tuple(chebyshev.cheb2poly(terms)[::-1].tolist())
 

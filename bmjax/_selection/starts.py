@@ -15,7 +15,7 @@ from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_sc
 from bmjax._selection.group_subset import best_groups
 from bmjax._selection.neighbours import Charges, most_features, noise_of
 from bmjax._selection.rounds import by_rounds, undecided
-from bmjax._selection.subset import Rules, better_of, from_both_ends, from_nothing
+from bmjax._selection.subset import Rules, Search, better_of, from_both_ends, from_nothing
 
 # With this many samples a feature or more, the search from the empty subset needs no stages.
 _AMPLE = 2.0
@@ -225,9 +225,20 @@ def best_subset(
     Returns:
         Whether each feature is in the subset, and least squares on it.
     """
-    m, scale = unit_columns(sums)
-    end = from_both_ends(m, _rules(problem, rule, len(scale)), _needed(problem))
+    end, scale = _from_both(problem, rule, sums)
     return end.support | ~problem.maskable, end.coef * scale
+
+
+def _from_both(
+    problem: Problem | Totals,
+    rule: Criterion,
+    sums: Squares,
+    reference: Float[Array, ""] | None = None,
+) -> tuple[Search, Float[Array, " k"]]:
+    """The better search from both ends, for unit columns, and one over the lengths of columns."""
+    m, scale = unit_columns(sums)
+    rules = _rules(problem, rule, len(scale))
+    return from_both_ends(m, rules, _needed(problem), reference), scale
 
 
 def few_of_many(
@@ -254,9 +265,8 @@ def few_of_many(
     stages = [easy, free, _rules(problem, rule, slots)]
     end = from_nothing(rows, slots, stages, _needed(problem))
     if from_both:
-        sums, _ = unit_columns(anchored(problem.X, problem.y, problem.sample_weights, tall=True))
-        of_all = _rules(problem, rule, len(scale))
-        end = better_of(end, from_both_ends(sums, of_all, _needed(problem), rows.square))
+        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
+        end = better_of(end, _from_both(problem, rule, sums, rows.square)[0])
     return end.support | ~problem.maskable, end.coef * scale, end.full
 
 
