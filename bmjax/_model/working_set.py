@@ -27,14 +27,14 @@ def slots_for(support: Bool[Array, " k"], slots: int) -> Int[Array, " m"]:
     """The feature in each slot, k in empty slots; every feature in the slot of its number if m = k.
 
     Args:
-        support: Whether each feature needs a slot; at most m do.
+        support: Whether each feature needs a slot; of more than m, the first m get one.
         slots: Number of slots, m.
     """
     k = len(support)
     if slots == k:
         return namespace(support).arange(k, dtype="int32")
     if isinstance(support, np.ndarray):
-        chosen = np.flatnonzero(support)
+        chosen = np.flatnonzero(support)[:slots]
         return np.pad(chosen, (0, slots - len(chosen)), constant_values=k).astype(np.int32)
     return jnp.nonzero(support, size=slots, fill_value=k)[0].astype(jnp.int32)
 

@@ -7,9 +7,10 @@ import numpy as np
 from bmjax._posterior.prior import LEAST_SHARE, Evidence
 from bmjax._posterior.sums import Sums
 from bmjax._runtime import ladder
+from bmjax._selection.climb import Rules
 from bmjax._selection.gram import Rows
 from bmjax._selection.neighbours import Noise
-from bmjax._selection.subset import Rules, flat, from_nothing
+from bmjax._selection.subset import Stages, flat, from_nothing
 
 _MOST_MOVES = 500
 
@@ -30,11 +31,11 @@ def starting_support(sums: Sums, evidence: Evidence, most: int) -> tuple[np.ndar
     charge = 0.5 * math.log(max(sums.freedom, 2)) + math.log(max(f / max(n, 1), 1))
     known = None if evidence.precision is None else np.asarray(evidence.precision)
     noise = Noise(max(int(sums.freedom), 1), known, np.asarray(LEAST_SHARE))
+    stages = Stages(lambda _: Rules(flat(charge, f, noise), noise, most, _MOST_MOVES))
     slots = ladder.slots(8, most)
     while True:
-        rules = Rules(flat(charge, f, noise), noise, most, _MOST_MOVES)
         with np.errstate(all="ignore"):
-            end = from_nothing(rows, slots, [rules])
+            end = from_nothing(rows, slots, stages)
         if not end.full or slots >= most:
             break
         slots = ladder.slots(4 * slots, most)

@@ -89,10 +89,11 @@ def cond(choice: Any, yes: Callable[[], T], no: Callable[[], T]) -> T:
 
 
 def map_rows(function: Callable[[Any], T], rows: Any) -> T:
-    """Apply a function to each row and stack the results."""
-    if isinstance(rows, jax.Array):
+    """Apply a function to each row of an array, or of a pytree of them, and stack the results."""
+    if namespace(rows) is jnp:
         return lax.map(function, rows)
-    made = [function(row) for row in rows]
+    count = len(jax.tree.leaves(rows)[0])
+    made = [function(jax.tree.map(lambda leaf, i=i: leaf[i], rows)) for i in range(count)]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *made)
 
 

@@ -52,8 +52,10 @@ own samples only (Berger, Bayarri and Pericchi, "The effective sample size", Eco
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import jax
 from jaxtyping import Bool, Float, Int
 
 from bmjax._model.problem import Problem, State, Totals
@@ -145,14 +147,15 @@ class Criterion(NamedTuple):
 
     Attributes:
         each: The charge of a feature at inclusion 1, for a spread of the weights of one.
-        learned: Whether spread and shape of the weights are learned.
+        learned: Whether spread and shape of the weights are learned; an array if it differs
+            between the stages of a search.
         by_size: The charge of the size of a support of 0, 1, ..., m features, with unmasked ones.
         further: The charge of each further column of a group, for a spread of one.
         unit: The strength of the imagined feature.
     """
 
     each: float | Float[Array, ""]
-    learned: bool
+    learned: bool | Bool[Array, ""]
     by_size: Float[Array, " sizes"]
     further: float | Float[Array, ""] = 0.0
     unit: float | Float[Array, ""] = 1.0
@@ -160,8 +163,13 @@ class Criterion(NamedTuple):
     def charge(self, kept: Effects) -> Float[Array, "*s"]:
         """The charge of kept features at inclusion 1, from their sums in units of the noise."""
         xp, number = namespace(kept), kept.number
-        if not self.learned:
-            return number * self.each + (kept.columns - number) * self.further
+        flat = number * self.each + (kept.columns - number) * self.further
+        if not isinstance(self.learned, jax.Array):
+            return self._learned(kept) if self.learned else flat
+        return xp.where(self.learned, self._learned(kept), flat)
+
+    def _learned(self, kept: Effects) -> Float[Array, "*s"]:
+        xp, number = namespace(kept), kept.number
         some = number > 0.5  # sums of ones, from which others were subtracted
         count, strength = xp.where(some, number, 1), xp.maximum(kept.strength, 0)
         spread = (self.unit + strength) / (1 + count)
@@ -219,6 +227,18 @@ def constant(rule: Criterion, each: float, further: float = 0.0) -> Criterion:
     """A charge for each feature, and for each further column of a group, in place of a rule."""
     nothing = namespace(rule.by_size).zeros_like(rule.by_size)
     return Criterion(each, False, nothing, further)
+
+
+def one_of(rules: Sequence[Criterion], which: Int[Array, ""]) -> Criterion:
+    """One of several rules, by a number that may be traced."""
+    xp = namespace(rules[0].by_size, which)
+    dtype = rules[0].by_size.dtype
+
+    def chosen(values: tuple[Any, ...]) -> Array:
+        kind = bool if isinstance(values[0], bool) else dtype
+        return xp.stack([xp.asarray(value, kind) for value in values])[which]
+
+    return Criterion(*map(chosen, zip(*rules, strict=True)))
 
 
 def universal(rule: Criterion, features: int) -> Criterion:

@@ -40,6 +40,10 @@ class Squares(NamedTuple):
         """The products of one column with all columns."""
         return self.gram[feature]
 
+    def rows(self, features: Int[Array, " c"]) -> Float[Array, "c k"]:
+        """The products of some columns with all columns."""
+        return self.gram[features]
+
     def leftover(
         self, features: Int[Array, " m"], coef: Float[Array, " m"]
     ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
@@ -75,6 +79,12 @@ class Rows(NamedTuple):
     def row(self, feature: Int[Array, ""]) -> Float[Array, " k"]:
         """The products of one column with all columns, both of unit length."""
         return self._products(self.X[feature]) * self.scale[feature]
+
+    def rows(self, features: Int[Array, " c"]) -> Float[Array, "c k"]:
+        """The products of some columns with all columns, all of unit length."""
+        own = self.X[features] * self.scale[features][:, None]
+        counted = own if self.counts is None else own * self.counts[None, :]
+        return (counted @ self.X.T) * self.scale[None, :]
 
     def leftover(
         self, features: Int[Array, " m"], coef: Float[Array, " m"]

@@ -15,6 +15,10 @@ class Source(Protocol):
         """The products of one column with all columns."""
         ...
 
+    def rows(self, features: Int[Array, " c"]) -> Float[Array, "c k"]:
+        """The products of some columns with all columns."""
+        ...
+
     def leftover(
         self, features: Int[Array, " m"], coef: Float[Array, " m"]
     ) -> tuple[Float[Array, " k"], Float[Array, ""]]:

@@ -10,12 +10,13 @@ from bmjax._model.steps import restrict
 from bmjax._model.sums import log_odds_of, precision_of
 from bmjax._runtime.backend import Array, cond, namespace, take
 from bmjax._runtime.precision import full_precision
-from bmjax._selection.criterion import Criterion, constant, effects, universal
+from bmjax._selection.climb import Rules
+from bmjax._selection.criterion import Criterion, constant, effects, one_of, universal
 from bmjax._selection.gram import Rows, Squares, anchored, unit_columns, unit_scale
 from bmjax._selection.group_subset import best_groups
 from bmjax._selection.neighbours import Charges, most_features, noise_of
 from bmjax._selection.rounds import by_rounds, undecided
-from bmjax._selection.subset import Rules, Search, better_of, from_both_ends, from_nothing
+from bmjax._selection.subset import Stages, from_both_ends, from_nothing
 
 # With this many samples a feature or more, the search from the empty subset needs no stages.
 _AMPLE = 2.0
@@ -204,45 +205,45 @@ def _searched(
     """The best subset, least squares on it, and whether the search has run out of slots."""
     if problem.groups is not None:
         return best_groups(problem, rule, room.tall, room.search)
-    if not room.in_stages:
-        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
-        return *best_subset(problem, rule, sums), namespace(problem).asarray(False)
-    return few_of_many(problem, rule, room.search, from_both=room.tall)
+    if not room.tall:
+        return few_of_many(problem, rule, room.search)
+    sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
+    return best_subset(problem, rule, sums, room.search, in_stages=room.in_stages)
 
 
 def best_subset(
-    problem: Problem | Totals, rule: Criterion, sums: Squares
-) -> tuple[Bool[Array, " k"], Float[Array, " k"]]:
-    """The subset of the highest score that a search by single moves finds, and its weights.
+    problem: Problem | Totals,
+    rule: Criterion,
+    sums: Squares,
+    slots: int | None = None,
+    *,
+    in_stages: bool = False,
+) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
+    """The subset of the highest score that searches by single moves find, and its weights.
 
-    It begins from the empty subset and from all features.
+    They begin from the empty subset and from all features.
 
     Args:
         problem: The dataset.
         rule: The charge of each feature.
         sums: The sums over samples of the dataset.
+        slots: Number of slots. Default: one for every feature.
+        in_stages: Whether to search from the empty subset in stages as well.
 
     Returns:
-        Whether each feature is in the subset, and least squares on it.
+        Whether each feature is in the subset, least squares on it, and whether a search ran out of
+        slots, if there are fewer than features.
     """
-    end, scale = _from_both(problem, rule, sums)
-    return end.support | ~problem.maskable, end.coef * scale
-
-
-def _from_both(
-    problem: Problem | Totals,
-    rule: Criterion,
-    sums: Squares,
-    reference: Float[Array, ""] | None = None,
-) -> tuple[Search, Float[Array, " k"]]:
-    """The better search from both ends, for unit columns, and one over the lengths of columns."""
     m, scale = unit_columns(sums)
-    rules = _rules(problem, rule, len(scale))
-    return from_both_ends(m, rules, _needed(problem), reference), scale
+    k = len(scale)
+    slots = k if slots is None else slots
+    stages = _stages(problem, rule, k, slots, in_stages=in_stages)
+    end = from_both_ends(m, stages, slots, _needed(problem))
+    return end.support | ~problem.maskable, end.coef * scale, end.full & (slots < k)
 
 
 def few_of_many(
-    problem: Problem, rule: Criterion, slots: int, *, from_both: bool = False
+    problem: Problem, rule: Criterion, slots: int
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
     """The best subset found from the empty one in stages, with slots for a few of many features.
 
@@ -250,7 +251,6 @@ def few_of_many(
         problem: The dataset.
         rule: The charge of each feature.
         slots: Number of slots.
-        from_both: Whether to search from both ends without stages too, and take the best subset.
 
     Returns:
         Whether each feature is in the subset, least squares on it, and whether the search ran out
@@ -258,29 +258,38 @@ def few_of_many(
     """
     scale = unit_scale(problem.squares)
     rows = Rows(problem.X, problem.y, problem.sample_weights, scale)
-    # The rule charges a feature more, the fewer are kept or the weaker it is than the others, so
-    # from the empty subset its search would end too early.
-    easy = _rules(problem, universal(rule, len(scale)), slots)
-    free = _rules(problem, constant(rule, 0.0), slots)._replace(max_steps=_FURTHER)
-    stages = [easy, free, _rules(problem, rule, slots)]
+    stages = _stages(problem, rule, len(scale), slots, in_stages=True)
     end = from_nothing(rows, slots, stages, _needed(problem))
-    if from_both:
-        sums = anchored(problem.X, problem.y, problem.sample_weights, tall=True)
-        end = better_of(end, _from_both(problem, rule, sums, rows.square)[0])
     return end.support | ~problem.maskable, end.coef * scale, end.full
 
 
-def _rules(problem: Problem | Totals, rule: Criterion, slots: int) -> Rules:
-    """The charges and limits of a search for the best subset under a criterion."""
+def _stages(
+    problem: Problem | Totals, rule: Criterion, k: int, slots: int, *, in_stages: bool
+) -> Stages:
+    """The climbs of a search for the best subset of k features under a criterion.
+
+    The rule charges a feature more, the fewer are kept or the weaker it is than the others, so from
+    the empty subset a climb under it may end too early. In stages, it is the third climb.
+    """
+    xp = namespace(problem)
     noise, maskable = noise_of(problem), problem.maskable
-
-    def pricing(features: Array, coef: Array) -> Charges:
-        xp, own = namespace(coef), take(maskable, features)
-        kept = effects(coef**2 / noise.samples, own)
-        return Charges(rule, kept, xp.where(own, xp.zeros_like(coef), -xp.inf), noise)
-
     most = most_features(problem.num_rows, problem.num_features)
-    return Rules(pricing, noise, most, 10 * slots)
+    criteria, limits = [rule], [10 * slots]
+    if in_stages:
+        criteria = [universal(rule, k), constant(rule, 0.0), rule]
+        limits = [10 * slots, _FURTHER, 10 * slots]
+
+    def rules(number: Array | int) -> Rules:
+        own = one_of(criteria, number) if in_stages else rule
+
+        def pricing(features: Array, coef: Array) -> Charges:
+            may = take(maskable, features)
+            kept = effects(coef**2 / noise.samples, may)
+            return Charges(own, kept, xp.where(may, xp.zeros_like(coef), -xp.inf), noise)
+
+        return Rules(pricing, noise, most, xp.asarray(limits, xp.int32)[number])
+
+    return Stages(rules, len(criteria))
 
 
 def _needed(problem: Problem | Totals) -> Bool[Array, " k"] | None:

@@ -80,7 +80,7 @@ def best_by_rounds(passes: Passes, totals: Totals, rule: Criterion) -> Subset:
 
     def find(best: Subset) -> tuple[Array, Array]:
         near = passes.near(best.weights, best.noise_precision)
-        return best_subset(totals, rule, near)[0], np.asarray(False)
+        return best_subset(totals, rule, near)[::2]
 
     def refit(start: Subset, support: Bool[Array, " k"]) -> Subset:
         weights = np.where(support, start.weights, 0)
@@ -127,7 +127,7 @@ def _points(
     if plan.sparse:
         rates = np.asarray(SPARSE_RATES[: plan.sparse])
         if found is None:
-            support, weights = best_subset(totals, rule, sums)
+            support, weights, _ = best_subset(totals, rule, sums)
             square = residual_square(sums, weights) / n
         else:
             support, weights, square = found.support, found.weights, 1 / found.noise_precision

@@ -11,10 +11,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bmjax._checks import inputs, validate
 from bmjax._runtime.precision import full_precision
+from bmjax._selection.climb import Rules
 from bmjax._selection.gram import anchored, smallest_square, unbiased_precision, unit_columns
 from bmjax._selection.neighbours import Noise, most_features
 from bmjax._selection.slab import refreshed
-from bmjax._selection.subset import Rules, bic_charge, flat, from_both_ends, whole_slab
+from bmjax._selection.subset import Stages, bic_charge, flat, from_both_ends, whole_slab
 from bmjax.baselines._estimate import Estimate, verdict
 
 _MAX_EXHAUSTIVE = 15
@@ -112,7 +113,7 @@ def _best_subset(
         steps, ended = jnp.asarray(len(supports), jnp.int32), jnp.asarray(True)
     else:
         rules = Rules(flat(charge, k, noise), noise, max_features, max_steps)
-        end = from_both_ends(m, rules)
+        end = from_both_ends(m, Stages(lambda _: rules), k)
         supports, steps, ended = end.support[None], end.steps, end.ended
 
     def criterion(support: Bool[Array, " k"]) -> Array:

@@ -13,7 +13,7 @@ from bmjax._selection.criterion import Criterion, criterion, effects
 from bmjax._selection.gram import anchored, unit_columns
 from bmjax._selection.neighbours import best_of, squares_after
 from bmjax._selection.slab import refreshed
-from bmjax._selection.starts import _rules, best_subset, few_of_many
+from bmjax._selection.starts import _stages, best_subset, few_of_many
 from bmjax._selection.subset import whole_slab
 from tests.helpers import learned_charge
 
@@ -76,7 +76,8 @@ def test_the_best_subset_is_that_of_brute_force(seed, effects):
     X, y = design(seed, 100, 7, effects)
     problem = problem_of(X, y)
     sums = anchored(problem.X, problem.y, None, tall=True)
-    support, _ = best_subset(problem, criterion("learned", problem), sums)
+    support, _, full = best_subset(problem, criterion("learned", problem), sums)
+    assert not full
     every = [np.asarray(s) for s in itertools.product((False, True), repeat=7)]
     best = max(every, key=lambda s: score_by_hand(X, y, s))
     np.testing.assert_array_equal(support, best)
@@ -84,7 +85,7 @@ def test_the_best_subset_is_that_of_brute_force(seed, effects):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_end_of_a_wide_search_is_a_local_optimum(seed):
-    """No drop, addition or exchange raises the score."""
+    """No drop, addition or exchange raises the score, nor do two additions at once."""
     X, y = design(seed, 40, 60, (2.0, 2.0, -1.5, 1.0))
     problem = problem_of(X, y)
     support, _, full = few_of_many(problem, criterion("learned", problem), 20)
@@ -93,6 +94,7 @@ def test_the_end_of_a_wide_search_is_a_local_optimum(seed):
     here = score_by_hand(X, y, kept)
     single = [kept ^ (np.arange(60) == i) for i in range(60)]
     pairs = itertools.product(np.flatnonzero(kept), np.flatnonzero(~kept))
+    pairs = itertools.chain(pairs, itertools.combinations(np.flatnonzero(~kept), 2))
     moved = single + [kept ^ np.isin(np.arange(60), pair) for pair in pairs]
     assert max(score_by_hand(X, y, s) for s in moved) < here + 1e-9
 
@@ -104,7 +106,8 @@ def test_a_move_is_priced_at_the_weight_that_enters(seed, orthogonal):
     X, y = design(seed, 50, 6, (1.0, 0.5, 0.3), orthogonal=orthogonal)
     problem = problem_of(X, y)
     sums, scale = unit_columns(anchored(problem.X, problem.y, None, tall=True))
-    rules = _rules(problem, criterion("learned", problem), len(scale))
+    k = len(scale)
+    rules = _stages(problem, criterion("learned", problem), k, k, in_stages=False).last
     for size in range(1, 6):
         kept = np.random.default_rng([seed, size]).permutation(6) < size
         slab = refreshed(sums, whole_slab(sums, jnp.asarray(kept)))
@@ -131,9 +134,11 @@ def test_fewer_than_two_samples_a_feature_are_searched_from_three_starts(seed):
     X, y = design(seed, 60, 40, (1.5, -1.5, 1.0, -1.0, 0.8, 0.8))
     problem = problem_of(X, y)
     rule = criterion("learned", problem)
-    whole = best_subset(problem, rule, anchored(problem.X, problem.y, None, tall=True))[0]
+    sums = anchored(problem.X, problem.y, None, tall=True)
+    whole = best_subset(problem, rule, sums)[0]
     in_stages = few_of_many(problem, rule, 24)[0]
-    best = few_of_many(problem, rule, 24, from_both=True)[0]
+    best, _, full = best_subset(problem, rule, sums, 24, in_stages=True)
+    assert not full
     one, other, end = (score_by_hand(X, y, np.asarray(s)) for s in (whole, in_stages, best))
     assert end == pytest.approx(max(one, other), abs=1e-9)
 

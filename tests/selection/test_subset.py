@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bmjax._selection.climb import Rules
 from bmjax._selection.gram import Rows, anchored, unit_columns, unit_scale
 from bmjax._selection.neighbours import Noise, squares_after
+from bmjax._selection.pairs import with_best_pair
 from bmjax._selection.slab import Move, change_of, moved, refreshed
 from bmjax._selection.subset import (
-    Rules,
+    Stages,
     bic_charge,
     flat,
     from_both_ends,
@@ -39,6 +41,10 @@ def source_of(X, y, kind):
     if kind == "rows":
         return Rows(X, y, None, unit_scale((X**2).sum(axis=1)))
     return unit_columns(anchored(X, y))[0]
+
+
+def one_climb(rules):
+    return Stages(lambda _: rules)
 
 
 def square_of(X, y, kept):
@@ -118,7 +124,7 @@ def _as(like, values):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_end_of_a_search_is_a_local_optimum(seed, dtype):
-    """No drop, addition or exchange lowers BIC, from every source and in NumPy and JAX alike."""
+    """No move, nor pair of additions, lowers BIC, from every source and in NumPy and JAX alike."""
     X, y = correlated(seed, dtype)
     charge = bic_charge(N)
 
@@ -131,9 +137,9 @@ def test_the_end_of_a_search_is_a_local_optimum(seed, dtype):
         noise = Noise(N, None, 1e-12)
         sums = source_of(features, target, "sums")
         rules = Rules(flat(charge, K, noise), noise, K, 100)
-        ends.append(from_both_ends(sums, rules))
+        ends.append(from_both_ends(sums, one_climb(rules), K))
         few = Rules(flat(charge, K, noise), noise, SLOTS, 100)
-        ends.append(from_nothing(source_of(features, target, "rows"), SLOTS, [few]))
+        ends.append(from_nothing(source_of(features, target, "rows"), SLOTS, one_climb(few)))
     for end in ends:
         assert end.ended
         kept = np.asarray(end.support)
@@ -141,10 +147,59 @@ def test_the_end_of_a_search_is_a_local_optimum(seed, dtype):
         for i, j in itertools.product(range(K), range(K)):
             turned = kept ^ (np.arange(K) == i) ^ ((np.arange(K) == j) & (kept[i] != kept[j]))
             assert bic(turned) > here - 1e-3
+            assert bic(kept | np.isin(np.arange(K), [i, j])) > here - 1e-3
     np.testing.assert_array_equal(ends[0].support, ends[2].support)
     np.testing.assert_array_equal(ends[1].support, ends[3].support)
     tolerance = 1e-9 if dtype == jnp.float64 else 1e-3
     np.testing.assert_allclose(ends[0].coef, ends[2].coef, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["rows", "sums"])
+@pytest.mark.parametrize("support", [[], [1, 4]])
+def test_the_best_pair_is_that_of_least_squares(kind, support, dtype):
+    """Among all pairs, of which some are copies or opposites of one column."""
+    X, y = correlated(2, np.float64)
+    X[7], X[8] = X[0], -3 * X[2]
+    X, y = X.astype(dtype), y.astype(dtype)
+    want = {}
+    for i, j in itertools.combinations(np.setdiff1d(np.arange(K), support), 2):
+        kept = [*support, i, j]
+        if np.linalg.matrix_rank(X[kept]) == len(kept):
+            want[i, j] = square_of(X.astype(float), y.astype(float), kept)
+    tolerance = 1e-9 if dtype == jnp.float64 else 1e-4
+    for arrays in on_both(X, y):
+        source, sums = source_of(*arrays, kind), source_of(*arrays, "sums")
+        slab = refreshed(source, whole_slab(sums, _as(arrays[0], np.isin(np.arange(K), support))))
+        more, possible = with_best_pair(source, slab)
+        assert possible
+        new = set(np.flatnonzero(np.asarray(more.kept))) - set(support)
+        np.testing.assert_allclose(want[tuple(sorted(new))], min(want.values()), rtol=tolerance)
+        np.testing.assert_allclose(more.square, min(want.values()), rtol=tolerance)
+        fresh = refreshed(source, more)
+        np.testing.assert_allclose(more.coef, fresh.coef, atol=10 * tolerance)
+        np.testing.assert_allclose(more.gram, fresh.gram, atol=10 * tolerance)
+
+
+def test_a_pair_needs_two_slots():
+    X, y = correlated(2, np.float64)
+    sums = source_of(X, y, "sums")
+    slab = refreshed(sums, whole_slab(sums, np.arange(K) < K - 1))
+    assert not with_best_pair(sums, slab)[1]
+
+
+@pytest.mark.parametrize("k", [40, 400])
+def test_effects_that_cancel_are_found(k):
+    """Two columns that are alike and act with opposite signs, neither of any use alone."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, k))
+    X[:, 1] = X[:, 0] + 0.1 * rng.normal(size=100)
+    y = 10 * (X[:, 0] - X[:, 1]) + 0.3 * rng.normal(size=100)
+    X, y = np.ascontiguousarray(X.T), y
+    for features, target in on_both(X, y):
+        noise = Noise(100, None, 1e-12)
+        rules = Rules(flat(3 * bic_charge(100), k, noise), noise, 10, 50)
+        end = from_nothing(source_of(features, target, "rows"), 10, one_climb(rules))
+        assert np.flatnonzero(np.asarray(end.support)).tolist() == [0, 1]
 
 
 def test_a_search_says_when_it_is_out_of_room():
@@ -152,7 +207,8 @@ def test_a_search_says_when_it_is_out_of_room():
     rows = source_of(np.ascontiguousarray(X.T), y, "rows")
     noise = Noise(60, None, 1e-12)
     for slots, full in ((2, True), (6, False)):
-        end = from_nothing(rows, slots, [Rules(flat(bic_charge(60), 7, noise), noise, 6, 50)])
+        rules = Rules(flat(bic_charge(60), 7, noise), noise, 6, 50)
+        end = from_nothing(rows, slots, one_climb(rules))
         assert bool(end.full) == full
         assert end.support.sum() == min(slots, 4)
 
@@ -167,7 +223,7 @@ def test_features_that_are_needed_come_first_and_stay():
         return flat(50.0, K, noise)(features, coef)._replace(masks=may_not_go)
 
     rules = Rules(pricing, noise, SLOTS, 50)
-    end = from_nothing(source_of(X, y, "rows"), SLOTS, [rules], needed)
+    end = from_nothing(source_of(X, y, "rows"), SLOTS, one_climb(rules), needed)
     np.testing.assert_array_equal(end.support, needed)  # the others cost too much
 
 
@@ -180,7 +236,7 @@ def test_many_moves_are_refreshed():
     features, target = np.ascontiguousarray(X.T).astype(np.float32), y.astype(np.float32)
     noise = Noise(400, None, 1e-9)
     rules = Rules(flat(bic_charge(400), 60, noise), noise, 50, 500)
-    end = from_nothing(source_of(features, target, "rows"), 50, [rules])
+    end = from_nothing(source_of(features, target, "rows"), 50, one_climb(rules))
     assert end.steps >= 45
     np.testing.assert_array_equal(end.support[:45], True)
     assert end.support.sum() <= 48
