@@ -43,8 +43,12 @@ def everything(mesh, checkpoint):
     X, y = batch()
     many = plain_fit_batch(X, y, width=1, mesh=mesh)
     rows = plain_fit(X[0][:59], y[0][:59], uncertainty=False, mesh=mesh)
+    every = bmjax.posterior(X, y, mesh=mesh)
+    chains = bmjax.posterior(X[0], y[0], enumerate_up_to=0, max_steps=1024, mesh=mesh)
     found = {
         "batch": np.asarray(many.coef),
+        "posterior by enumeration": np.asarray(every.probability),
+        "posterior by chains": np.asarray(chains.probability),
         "fit": np.asarray(rows.coef),
         "bound": np.asarray(rows.bound),
     }

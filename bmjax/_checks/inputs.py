@@ -35,20 +35,20 @@ def weighted_data(
     threads.enter()
     features, target, dtype = _pair(X, y)
     n = len(target)
-    _enough(n, "X has {} row(s)")
+    enough(n, "X has {} row(s)")
     if sample_weights is None:
         return finite("X", features, dtype, X), finite("y", target, dtype, y), None
     weights = weights_of_samples(sample_weights, n, dtype)
     if all(map(known, (features, target, weights))):
         counts = np.asarray(weights) > 0
-        _enough(np.sum(counts), "sample_weights has {} entries above zero")
+        enough(np.sum(counts), "sample_weights has {} entries above zero")
         if not counts.all():
             features = np.where(counts[:, None], np.asarray(features), 0)
             target = np.where(counts, np.asarray(target), 0)
     return finite("X", features, dtype, X), finite("y", target, dtype, y), weights
 
 
-def _enough(number: Any, found: str) -> None:
+def enough(number: Any, found: str) -> None:
     """Refuse fewer than two samples; the message begins with what was found."""
     if number < 2:
         raise ValueError(f"{found.format(number)}; at least 2 samples are needed to see any noise.")
@@ -129,14 +129,14 @@ def on_host(
     threads.enter()
     features, target, dtype = _pair(X, y)
     n, dtype = len(target), jax.dtypes.canonicalize_dtype(dtype)
-    _enough(n, "X has {} row(s)")
+    enough(n, "X has {} row(s)")
     features, target = np.asarray(features), np.asarray(target)
     counts, looked_at = None, (features, target)
     if sample_weights is not None:
         weights_of_samples(sample_weights, n, dtype)
         counts = np.asarray(floating_array("sample_weights", sample_weights))
         present = counts > 0
-        _enough(np.sum(present), "sample_weights has {} entries above zero")
+        enough(np.sum(present), "sample_weights has {} entries above zero")
         if not present.all():
             looked_at = features[present], target[present]
     for name, array, given in zip(("X", "y"), looked_at, (X, y), strict=True):
@@ -159,7 +159,7 @@ def host_data(
         ValueError: If a shape does not fit, a value is not finite, or fewer than two rows count.
     """
     features, target, weights = rows(X, y, sample_weights)
-    _enough(np.sum(weights > 0), "X has {} row(s) that count")
+    enough(np.sum(weights > 0), "X has {} row(s) that count")
     return features, target, weights
 
 

@@ -110,7 +110,7 @@ def fit_batch(
         >>> int(batch.support[:, 0].sum()), bool(batch[0].converged)
         (5, True)
     """
-    names = names_of(X[0] if isinstance(X, list | tuple) and len(X) else X)
+    names = names_of(X)
     options = by_number(options, names)
     fit_them = partial(
         _of_one_length, options=options, uncertainty=uncertainty, width=width, mesh=mesh

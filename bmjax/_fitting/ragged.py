@@ -40,8 +40,10 @@ def is_ragged(X: Any) -> bool:
     return all(len(one.shape) == 2 for one in X) and len({one.shape[0] for one in X}) > 1
 
 
-def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
-    """The datasets as one batch for each rung.
+def datasets(
+    X: Any, y: Any, sample_weights: Any
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The datasets one by one, each as X, y and sample weights.
 
     Args:
         X: (n_i, k) features of each dataset.
@@ -78,18 +80,21 @@ def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
                 raise ValueError(
                     f"{name}[{i}] has shape {one.shape}, wanted ({n},): one for each row."
                 )
+    return list(zip(X, checked["y"], checked["sample_weights"], strict=True))
+
+
+def groups(X: Any, y: Any, sample_weights: Any) -> list[Group]:
+    """The datasets as one batch for each rung; arguments and errors are those of `datasets`."""
+    given = datasets(X, y, sample_weights)
     members: dict[int, list[int]] = defaultdict(list)
-    for i, n in enumerate(lengths):
-        members[rung(n)].append(i)
-    return [
-        Group(
-            numbers=index,
-            X=np.stack([filled(X[i], rows) for i in index]),
-            y=np.stack([filled(checked["y"][i], rows) for i in index]),
-            sample_weights=np.stack([filled(checked["sample_weights"][i], rows) for i in index]),
-        )
-        for rows, index in members.items()
-    ]
+    for i, (_, target, _) in enumerate(given):
+        members[rung(len(target))].append(i)
+
+    def batch(index: list[int], rows: int) -> Group:
+        parts = zip(*(given[i] for i in index), strict=True)
+        return Group(index, *(np.stack([filled(one, rows) for one in part]) for part in parts))
+
+    return [batch(index, rows) for rows, index in members.items()]
 
 
 def filled(values: Any, rows: int) -> np.ndarray:

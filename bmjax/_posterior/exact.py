@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh
 from jaxtyping import Float
 
 from bmjax._model.status import Status
@@ -16,15 +17,19 @@ from bmjax._posterior.found import Found, freedom_of
 from bmjax._posterior.mixture import Parts, parts_of
 from bmjax._posterior.prior import LEAST_SHARE, Evidence
 from bmjax._posterior.sums import Sums
+from bmjax._runtime import rows
 from bmjax._runtime.backend import Array
-from bmjax._runtime.programs import PROGRAMS
 from bmjax._runtime.threads import Settings, cores
 
 _SUPPORTS = 2**14  # number of supports, over all datasets that are computed side by side
 
 
 def enumerated_all(
-    sums: list[Sums], evidence: Evidence, count: int, report: Callable[[int], None]
+    sums: list[Sums],
+    evidence: Evidence,
+    count: int,
+    mesh: Mesh | None,
+    report: Callable[[int], None],
 ) -> list[Found]:
     """The posterior of each dataset over all supports.
 
@@ -32,31 +37,30 @@ def enumerated_all(
         sums: The sums of the datasets.
         evidence: The evidence that judges their supports, with a leading axis.
         count: Largest number of supports to list.
+        mesh: The devices that the datasets are spread over, or None.
         report: A function that is called with the number of datasets done.
     """
     b, f = len(sums), len(sums[0].columns)
-    side_by_side = max(min(_SUPPORTS // 2**f, 16, b), 1)
+    devices = 1 if mesh is None else mesh.size
+    size = devices * max(min(_SUPPORTS // 2**f, 16, -(-b // devices)), 1)
     inherited = Settings.here()
 
     def chunk(begin: int) -> Any:
         # The last chunk is padded, so that nothing is compiled for it.
-        at = np.minimum(np.arange(begin, begin + side_by_side), b - 1)
+        at = np.minimum(np.arange(begin, begin + size), b - 1)
         gram = np.stack([sums[i].columns @ sums[i].columns.T for i in at])
         slope = np.stack([sums[i].columns @ sums[i].target for i in at])
         own = jax.tree.map(lambda leaf: leaf[at], evidence)
-        static = {"count": min(count, 2**f)}
         with inherited.in_this_thread():
-            found = PROGRAMS.call(_all_of, gram, slope, own, static=static)
-            found = jax.tree.map(np.asarray, found)
-        report(min(side_by_side, b - begin))
+            found = rows.call(_all_of, (gram, slope, own), (), mesh, count=min(count, 2**f))
+        report(min(size, b - begin))
         return found
 
-    with ThreadPoolExecutor(cores()) as pool:
-        chunks = list(pool.map(chunk, range(0, b, side_by_side)))
+    with ThreadPoolExecutor(cores() if mesh is None else 1) as pool:
+        chunks = list(pool.map(chunk, range(0, b, size)))
     results = []
     for i in range(b):
-        part = chunks[i // side_by_side]
-        one = jax.tree.map(lambda leaf, i=i: leaf[i % side_by_side], part)
+        one = jax.tree.map(lambda leaf, i=i: leaf[i % size], chunks[i // size])
         own = jax.tree.map(lambda leaf, i=i: leaf[i], evidence)
         every, parts, weight, inside = one
         results.append(_found(every, parts, weight, inside, own))

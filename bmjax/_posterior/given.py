@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bmjax._checks import inputs
+from bmjax._fitting import ragged
 from bmjax._posterior.prior import Evidence, evidence_of, log_size_prior
 from bmjax._posterior.sums import Sums, sums_of
 from bmjax._selection.neighbours import most_features
@@ -32,33 +33,70 @@ class Given(NamedTuple):
     finite: bool
 
 
-class Data(NamedTuple):
-    """Checked data, one dataset or several."""
+class Dataset(NamedTuple):
+    """A checked dataset.
+
+    Attributes:
+        X: (n, k) features.
+        y: (n,) target.
+        counts: (n,) how often each row counts, or None for once.
+    """
 
     X: np.ndarray
     y: np.ndarray
     counts: np.ndarray | None
+
+
+class Data(NamedTuple):
+    """The checked data of a call.
+
+    Attributes:
+        datasets: The datasets, of as many features each.
+        several: Whether the result has a leading axis of datasets.
+        dtype: The floating-point type of the result.
+    """
+
+    datasets: list[Dataset]
+    several: bool
     dtype: Any
 
 
 def checked_data(X: Any, y: Any, sample_weights: Any) -> Data:
-    shape = np.shape(y)
-    if len(np.shape(X)) == 3 or (len(shape) == 2 and shape[1] > 1):
-        features, target, counts, dtype = inputs.batch(X, y, sample_weights)
+    """The data of a call, one dataset or several, of one length or each of its own."""
+    if ragged.is_ragged(X):
+        listed = ragged.datasets(X, y, sample_weights)
+        for i, (_, target, _) in enumerate(listed):
+            inputs.enough(len(target), f"X[{i}] has {{}} row(s)")
+        parts = [_batch(*(values[None] for values in one)) for one in listed]
+        dtype = np.result_type(*(part.dtype for part in parts))
+        data = Data([part.datasets[0] for part in parts], True, dtype)
+    elif np.ndim(X) == 3 or (np.ndim(y) == 2 and np.shape(y)[1] > 1):
+        data = _batch(X, y, sample_weights)
     else:
         features, target, counts, dtype = inputs.on_host(X, y, sample_weights)
-    counts = None if counts is None else np.asarray(counts)
-    return Data(np.asarray(features), np.asarray(target), counts, dtype)
+        return Data([Dataset(features, target, counts)], False, dtype)
+    for i, one in enumerate(data.datasets):
+        number = len(one.y) if one.counts is None else int(np.sum(one.counts > 0))
+        inputs.enough(number, f"dataset {i} has {{}} row(s) that count")
+    return data
+
+
+def _batch(X: Any, y: Any, sample_weights: Any) -> Data:
+    """Datasets of one length."""
+    features, targets, counts, dtype = inputs.batch(X, y, sample_weights)
+    features, targets = np.asarray(features), np.asarray(targets)
+    b = len(targets)
+    each_X = features if features.ndim == 3 else [features] * b
+    each_counts = [None] * b if counts is None else np.asarray(counts)
+    rows = zip(each_X, targets, each_counts, strict=True)
+    return Data([Dataset(*one) for one in rows], True, dtype)
 
 
 def given_of(
-    data: Data, i: int, intercept: bool, always: np.ndarray, precision: float | None
+    dataset: Dataset, intercept: bool, always: np.ndarray, precision: float | None
 ) -> Given:
-    """The dataset of number i, without rows of weight zero."""
-    several = data.y.ndim == 2
-    X = data.X[i] if data.X.ndim == 3 else data.X
-    y = data.y[i] if several else data.y
-    counts = data.counts[i] if several and data.counts is not None else data.counts
+    """A dataset without rows of weight zero."""
+    X, y, counts = dataset
     present = slice(None) if counts is None or np.all(counts > 0) else counts > 0
     X, y = X[present], y[present]
     counts = np.ones(len(y)) if counts is None else np.asarray(counts[present], float)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from bmjax._checks import inputs, validate
@@ -25,6 +26,7 @@ from bmjax._posterior.reweighted import chains_reweighted, judged, reweighted
 from bmjax._posterior.sampling import GROUP, Plan
 from bmjax._posterior.units import in_units, stacked
 from bmjax._results.names import names_of, numbers_of
+from bmjax._runtime import sharding
 from bmjax._runtime.precision import full_precision
 from bmjax._runtime.threads import one_blas_thread
 
@@ -47,6 +49,7 @@ def posterior(  # noqa: PLR0913 - public options
     tolerance: float = 0.01,
     max_steps: int = 20_000,
     supports: int = 256,
+    mesh: Mesh | None = None,
     progress: bool | None = None,
 ) -> Posterior:
     """Compute the posterior over supports: probabilities of features, and averaged effects.
@@ -68,16 +71,18 @@ def posterior(  # noqa: PLR0913 - public options
 
     Args:
         X: (n, k) features, samples in rows; or (b, n, k) for several datasets; or (n, k) shared by
-            all of them if y is (b, n).
-        y: (n,) target, or (b, n).
+            all of them if y is (b, n); or a list of (n_i, k) datasets of different lengths, with y
+            and `sample_weights` as lists too. Of frames, the column names of the first stay with
+            the result.
+        y: (n,) target, or (b, n), or a list of (n_i,).
         key: A JAX random key, which determines all draws. Default: jax.random.key(0). Dataset i of
             several is drawn as a single one with jax.random.fold_in(key, i). Nothing is drawn if
             every support is evaluated.
         intercept: Whether the level of y is free, with a flat prior. Default: no, as in `fit`.
         unmasked: Features that are always in, with a flat prior on their effects: (k,) booleans,
             their numbers, or their names if X is a frame.
-        sample_weights: (n,) how often each row counts, or (b, n): a row of weight 0 is absent, and
-            an integer is the same as the row repeated.
+        sample_weights: (n,) how often each row counts, or (b, n), or a list of (n_i,): a row of
+            weight 0 is absent, and an integer is the same as the row repeated.
         standardize: Accepted for calls with the options of `fit`; without effect, since nothing
             depends on units.
         noise_precision: One over the noise variance if it is known; else it is integrated out.
@@ -90,6 +95,12 @@ def posterior(  # noqa: PLR0913 - public options
         max_steps: Largest number of steps of each chain; at least 1024 are made.
         supports: Largest number of supports in the result, from which intervals, credible sets and
             the standard deviation of predictions are computed.
+        mesh: Devices to spread the work over, of any axes: datasets if every support is evaluated,
+            else the chains of one dataset after another. Draws do not depend on the devices, and
+            results only by rounding. The search for a start and the evidence of a family that is
+            not Gaussian stay on the host. With several processes each makes the same call with the
+            same arguments, and has the whole result. Default: one device, with all cores if it is a
+            CPU.
         progress: Whether to show a progress bar. Default: if stderr is a terminal and rich is
             installed.
 
@@ -102,7 +113,8 @@ def posterior(  # noqa: PLR0913 - public options
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If a shape does not fit, a value is not finite, or an option is out of range.
+        ValueError: If a shape does not fit, a dataset has fewer than two rows that count, a value
+            of a single dataset is not finite, or an option is out of range.
 
     Example:
         >>> import numpy as np, bmjax
@@ -117,6 +129,10 @@ def posterior(  # noqa: PLR0913 - public options
         >>> found = bmjax.posterior(X, outcome, intercept=True, family="logistic")
         >>> found.probability[0] > 0.99, bool(found.predict(X[:1])[0] < 1)
         (Array(True, dtype=bool), True)
+
+        >>> several = bmjax.posterior([X, X[:40]], [y, y[:40]], intercept=True)
+        >>> several.probability.shape
+        (2, 5)
 
     Reference:
         Liang, Paulo, Molina, Clyde and Berger, "Mixtures of g priors for Bayesian variable
@@ -140,6 +156,7 @@ def posterior(  # noqa: PLR0913 - public options
                 validate.number("tolerance", tolerance, float, low=0, high=1, open_low=True)
             ),
             max_steps=validate.steps("max_steps", max_steps),
+            mesh=sharding.checked(mesh),
         )
         count = validate.count("supports", supports, low=1, high=100_000)
         precision = None
@@ -151,9 +168,9 @@ def posterior(  # noqa: PLR0913 - public options
         names = names_of(X, y)
         words = validate.key_words(jax.random.key(0) if key is None else key)
         data = checked_data(X, y, sample_weights)
-        several = data.y.ndim == 2
-        inputs.outcomes(distribution, data.y, data.counts, batch=several)
-        k = data.X.shape[-1]
+        for one in data.datasets:
+            inputs.outcomes(distribution, one.y, one.counts, batch=data.several)
+        k = data.datasets[0].X.shape[1]
         always = np.zeros(k, bool)
         if unmasked is not None:
             chosen = numbers_of("unmasked", unmasked, names)
@@ -165,7 +182,7 @@ def posterior(  # noqa: PLR0913 - public options
                 )
         free = k - int(always.sum())
         every = free <= limit
-        number = len(data.y) if several else 1
+        number = len(data.datasets)
         title = "supports" if every else "steps of chains"
         total = number if every else number * plan.max_steps
         # In float64, in this thread only: the residual of a good fit is a difference of large
@@ -176,10 +193,10 @@ def posterior(  # noqa: PLR0913 - public options
             np.errstate(all="ignore"),
             one_blas_thread(),
         ):
-            given = [given_of(data, i, intercept, always, precision) for i in range(number)]
-            asked = _Asked(distribution, words, plan, count, every, several)
+            given = [given_of(one, intercept, always, precision) for one in data.datasets]
+            asked = _Asked(distribution, words, plan, count, every, data.several)
             fields = _posteriors(given, asked, partial(bar, title))
-        whole = stacked(fields, k) if several else fields[0]
+        whole = stacked(fields, k) if data.several else fields[0]
         return jax.tree.map(partial(_as_seen, data.dtype), whole._replace(names=names))
 
 
@@ -221,8 +238,8 @@ def _posteriors(
         evidence = jax.tree.map(lambda *leaves: np.stack(leaves), *[a.evidence for a in squares])
         count = asked.supports
         if asked.family is not None:
-            count = max(count, judged(len(given[0].y)))
-        found = enumerated_all([a.sums for a in squares], evidence, count, report)
+            count = max(count, *(judged(len(one.y)) for one in given))
+        found = enumerated_all([a.sums for a in squares], evidence, count, asked.plan.mesh, report)
         for i, place in enumerate(near):
             if isinstance(place, Reference):
                 found[i] = reweighted(found[i], place, asked.supports, asked.plan.tolerance)

@@ -126,6 +126,7 @@ def reweighted(found: Found, near: Reference, count: int, tolerance: float) -> F
     """
     every, unit = found.by_chain is None, near.squared.sums.y_scale
     if every:
+        found = _first(found, max(count, judged(len(near.y))))
         left = found.weight.sum() - np.cumsum(found.weight)
         found = _first(found, int(np.argmax(left <= _NEGLIGIBLE)) + 1)
     slots, worth = _judged(found, near)

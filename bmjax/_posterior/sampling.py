@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from bmjax._posterior.agreement import Kept, agreement
 from bmjax._posterior.chains import Ground, Table, Tally, tabulated
@@ -14,7 +15,7 @@ from bmjax._posterior.given import Squared
 from bmjax._posterior.start import starting_support
 from bmjax._posterior.sums import Sums
 from bmjax._posterior.working_set import at_large, drawn, log_chance, round_of_steps
-from bmjax._runtime import ladder
+from bmjax._runtime import ladder, rows
 from bmjax._runtime.programs import PROGRAMS
 from bmjax._runtime.threads import Settings, cores
 
@@ -53,11 +54,13 @@ class Plan(NamedTuple):
         chains: Number of chains, a multiple of eight.
         tolerance: Largest allowed Monte Carlo error of a probability.
         max_steps: Largest number of steps of a chain.
+        mesh: The devices that the chains are spread over, or None.
     """
 
     chains: int
     tolerance: float
     max_steps: int
+    mesh: Mesh | None
 
 
 def sampled(squares: Squared, words: list[int], plan: Plan, report: Callable[[int], None]) -> Kept:
@@ -84,18 +87,19 @@ def sampled(squares: Squared, words: list[int], plan: Plan, report: Callable[[in
     log_size[: most + 1] = evidence.log_size[: most + 1]
     evidence = evidence._replace(log_size=log_size)
     table = PROGRAMS.call(tabulated, evidence, np.asarray(least), static={})
-    here = _Run(sums, table, most, width, wide, generator)
+    here = _Run(sums, table, most, width, wide, generator, plan.mesh)
     supports = _dispersed(generator, begin, plan.chains, most)
     kept = Kept(evidence.log_size.shape[-1], here.mark)
     inherited = Settings.here()
-    with ThreadPoolExecutor(min(cores(), plan.chains // GROUP)) as pool:
+    group = GROUP if plan.mesh is None else plan.chains  # on several devices all at once
+    with ThreadPoolExecutor(min(cores(), plan.chains // group)) as pool:
 
         def in_groups(work: Callable[[slice], Any]) -> list[Any]:
             def one(first: int) -> Any:
                 with inherited.in_this_thread():
-                    return work(slice(first, first + GROUP))
+                    return work(slice(first, first + group))
 
-            return list(pool.map(one, range(0, plan.chains, GROUP)))
+            return list(pool.map(one, range(0, plan.chains, group)))
 
         rounds, end = 0, None
         while end is None or not (rounds >= _FEWEST and end.agreed(plan.tolerance)):
@@ -132,7 +136,7 @@ def _dispersed(
 class _Run:
     """The running chains of one dataset."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what stays the same from round to round
         self,
         sums: Sums,
         table: Table,
@@ -140,8 +144,9 @@ class _Run:
         width: int,
         wide: bool,
         generator: np.random.Generator,
+        mesh: Mesh | None,
     ):
-        self.sums, self.width, self.wide, self.generator = sums, width, wide, generator
+        self.width, self.wide, self.generator, self.mesh = width, wide, generator, mesh
         f = len(sums.columns)
         self.mark = generator.integers(-(2**62), 2**62, f)
         core = _WIDE.core if wide else width
@@ -158,7 +163,12 @@ class _Run:
         )
         self.rounds = 0
         self.anchors = np.ones(f)
-        if not wide:
+        if wide:
+            # Few numbers of rows are compiled; rows of zeros change no sum.
+            spare = ladder.filled_shape(sums.columns.shape[1], f)[0] - sums.columns.shape[1]
+            self.columns = np.pad(sums.columns, ((0, 0), (0, spare)))
+            self.target = np.pad(sums.target, (0, spare))
+        else:
             self.gram = _filled(sums.columns @ sums.columns.T, width)
             self.slope = np.pad(sums.columns @ sums.target, (0, width - f))
 
@@ -178,8 +188,9 @@ class _Run:
         anchors = np.pad(self.anchors, (0, self.width - f))[None].repeat(len(inside), 0)
 
         def work(group: slice) -> Any:
-            own = inside[group], self.ground, nowhere[group], anchors[group], keys[group]
-            return _called(round_of_steps, self.gram, self.slope, *own, steps=STEPS)
+            own = inside[group], nowhere[group], anchors[group], keys[group]
+            shared = self.gram, self.slope, self.ground
+            return rows.call(round_of_steps, own, shared, self.mesh, steps=STEPS)
 
         inside, tally, visits = _joined(in_groups(work))
         tally = Tally(np.repeat(tally.time[:, None], f, 1), *(t[:, :f] for t in tally[1:]))
@@ -187,7 +198,7 @@ class _Run:
         return inside[:, :f]
 
     def _wide(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
-        columns, target = self.sums.columns, self.sums.target
+        columns, target = self.columns, self.target
         f, chains = len(columns), len(supports)
         slots = ladder.slots(int(supports.sum(axis=1).max()), f)
         at = np.stack(
@@ -195,7 +206,7 @@ class _Run:
         ).astype(np.int32)
 
         def look(group: slice) -> Any:
-            return _called(at_large, columns, target, at[group], self.ground)
+            return rows.call(at_large, (at[group],), (columns, target, self.ground), self.mesh)
 
         around, fits = _joined(in_groups(look))
         # In the first rounds the core holds the features that fit in best; then it stays fixed.
@@ -214,8 +225,8 @@ class _Run:
         def work(group: slice) -> Any:
             chosen = columns[sets[group]]
             gram, slope = chosen @ chosen.transpose(0, 2, 1), chosen @ target
-            own = inside[group], self.ground, elsewhere[group], anchors[group], keys[group]
-            return _called(round_of_steps, gram, slope, *own, steps=STEPS)
+            own = inside[group], elsewhere[group], anchors[group], keys[group], gram, slope
+            return rows.call(round_of_steps, own, (self.ground,), self.mesh, steps=STEPS)
 
         _, tally, visits = _joined(in_groups(work))
         full = Tally(np.ones((chains, f)), *(np.array(a) for a in around[1:]))
@@ -244,11 +255,6 @@ class _Run:
             if len(outside) > room:
                 own[self.generator.choice(outside, len(outside) - room, replace=False)] = False
         return supports
-
-
-def _called(function: Callable[..., Any], *arrays: Any, **static: Any) -> Any:
-    """The results of a compiled function as NumPy arrays."""
-    return jax.tree.map(np.asarray, PROGRAMS.call(function, *arrays, static=static))
 
 
 def _filled(gram: np.ndarray, width: int) -> np.ndarray:

@@ -57,31 +57,31 @@ def log_chance(k: int, core: int, width: int, sizes: int) -> np.ndarray:
 
 
 def round_of_steps(  # noqa: PLR0913 - what differs by chain
-    gram: Float[Array, "*c w w"],
-    slope: Float[Array, "*c w"],
     inside: Bool[Array, "c w"],
-    ground: Ground,
     elsewhere: Bool[Array, "c w"],
     anchors: Float[Array, "c w"],
     keys: Array,
+    gram: Float[Array, "*c w w"],
+    slope: Float[Array, "*c w"],
+    ground: Ground,
     *,
     steps: int,
 ) -> tuple[Bool[Array, "c w"], Tally, Visits]:
     """Advance some chains by some steps, after recomputing their matrices from the sums.
 
     Args:
-        gram: X'X of the working sets, or of all features.
-        slope: X'y.
         inside: The supports of the chains.
-        ground: The data that the chains share.
         elsewhere: Whether each feature of a working set was drawn at random.
         anchors: Weights that the anchors of pairs are drawn by.
         keys: A random key for each chain.
+        gram: X'X of the working sets, or of all features.
+        slope: X'y.
+        ground: The data that the chains share.
         steps: Number of steps.
     """
 
     def one(
-        gram: Array, slope: Array, inside: Array, elsewhere: Array, anchors: Array, key: Array
+        inside: Array, elsewhere: Array, anchors: Array, key: Array, gram: Array, slope: Array
     ) -> tuple:
         matrix, inside = swept_to(augmented(gram, slope), inside)
         draws = jax.random.uniform(key, (steps, 4), gram.dtype)
@@ -93,23 +93,23 @@ def round_of_steps(  # noqa: PLR0913 - what differs by chain
         return place.inside, tally, visits
 
     of_each = 0 if gram.ndim == 3 else None
-    return jax.vmap(one, in_axes=(of_each, of_each, 0, 0, 0, 0))(
-        gram, slope, inside, elsewhere, anchors, keys
+    return jax.vmap(one, in_axes=(0, 0, 0, 0, of_each, of_each))(
+        inside, elsewhere, anchors, keys, gram, slope
     )
 
 
 def at_large(
+    slots: Int[Array, "c m"],
     columns: Float[Array, "f n"],
     target: Float[Array, " n"],
-    slots: Int[Array, "c m"],
     ground: Ground,
 ) -> tuple[Tally, Float[Array, "c f"]]:
     """The sums over all features at the supports of some chains, and the gain of each feature.
 
     Args:
+        slots: The support of each chain, f in empty slots.
         columns: The features, of unit length.
         target: y, of unit length.
-        slots: The support of each chain, f in empty slots.
         ground: The data that the chains share.
 
     Returns:

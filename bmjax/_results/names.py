@@ -33,8 +33,10 @@ class Names:
 def names_of(X: Any, y: Any = None) -> Names | None:
     """The names in a frame and a series of pandas or polars, None if there are none.
 
-    A frame whose columns are only numbered, as pandas does by default, has no names.
+    A frame whose columns are only numbered, as pandas does by default, has no names. Of a list of
+    datasets the first has the names of all.
     """
+    X = X[0] if isinstance(X, list | tuple) and len(X) else X
     features, target = _labels(X), _label(y)
     return None if features is None and target is None else Names(features, target)
 

@@ -282,6 +282,7 @@ DOORS = {
     "fit's rates": lambda: bmjax.fit(TABLE, LEVELS, initial_inclusion=HIDDEN[-3:]),
     "fit_batch": lambda: bmjax.fit_batch(TABLE, HIDDEN[None]),
     "fit_batch, ragged": lambda: bmjax.fit_batch([TABLE, TABLE[:9]], [HIDDEN, LEVELS[:9]]),
+    "posterior, ragged": lambda: bmjax.posterior([TABLE, TABLE[:9]], [HIDDEN, LEVELS[:9]]),
     "fit_stream": lambda: bmjax.fit_stream([(TABLE, HIDDEN)]),
     "stability": lambda: bmjax.stability_selection(TABLE, HIDDEN, jax.random.key(0)),
     "bootstrap": lambda: bmjax.bootstrap(TABLE, HIDDEN, jax.random.key(0)),

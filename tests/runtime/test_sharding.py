@@ -128,6 +128,7 @@ def test_wrong_meshes():
     for call in (
         partial(bmjax.fit, X[0], y[0]),
         partial(bmjax.fit_batch, X, y),
+        partial(bmjax.posterior, X, y),
         partial(bmjax.monte_carlo, bmjax.simulate.two_features, {"fit": bmjax.fit}, KEY, 3),
     ):
         with pytest.raises(TypeError, match=r"mesh is 8; give a jax.sharding.Mesh"):
