@@ -1,9 +1,10 @@
 """Chains over supports, whose moves are chosen by the closed forms of all moves of a kind.
 
-A chain is a process in continuous time. Each feature flips at a rate of min(1, ratio of the
-posterior after the flip to that before), which leaves the posterior invariant: this is Metropolis,
-but all flips are judged at once, so that only those that happen are simulated and no step is lost
-to rejections (Zanella, 2020; Zhou and Smith, 2022). The time that a support is held is its weight.
+A chain is a process in continuous time. Each feature flips at a rate of its pace times min(1, ratio
+of the posterior after the flip to that before), which leaves the posterior invariant for any paces,
+since a flip and its return have the same one. This is Metropolis, but all flips are judged at once,
+so that only those that happen are simulated and no step is lost to rejections (Zanella, 2020; Zhou
+and Smith, 2022). The time that a support is held is its weight.
 While it is held, the probability of each feature given all others is known, and is averaged instead
 of the feature's presence.
 
@@ -61,6 +62,7 @@ class Ground(NamedTuple):
     Attributes:
         table: The table of the evidence.
         most: Size of the largest support.
+        pace: Largest rate of each feature's flip.
         anchors: Weights that the anchor of a pair is drawn by; zero for padding.
         elsewhere: Whether each feature was drawn into the working set at random.
         chance: Log probability of the working set, by the number of such features in the support.
@@ -68,6 +70,7 @@ class Ground(NamedTuple):
 
     table: Table
     most: Int[Array, ""]
+    pace: Float[Array, " w"]
     anchors: Float[Array, " w"]
     elsewhere: Bool[Array, " w"]
     chance: Float[Array, " sizes"]
@@ -195,7 +198,7 @@ def advanced(
         flips = after_flip(edge, ground.most)
         then = _look_up(ground.table, flips.square, flips.size)
         ratio = then.log - now.log
-        rate = _rate(ratio + _chance(ground, edge, None), flips.possible)
+        rate = ground.pace * _rate(ratio + _chance(ground, edge, None), flips.possible)
         busy = jnp.sum(rate)
         hold = 1 / (busy + PAIRS)
         tally = _added(ground.table, tally, hold, edge, flips, now, then)

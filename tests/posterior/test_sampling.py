@@ -81,6 +81,17 @@ def test_working_sets_drawn_at_random_lead_to_the_same(monkeypatch):
     np.testing.assert_allclose(found.coef, exact.coef, 0, 0.06 * np.max(exact.standard_errors))
 
 
+def test_paces_do_not_change_what_chains_find(monkeypatch):
+    X, y = DESIGNS["cancelling"](2)
+    exact = bmjax.posterior(X, y, intercept=True)
+    paces = np.geomspace(0.05, 1, K)
+    for order in (paces, paces[::-1]):
+        monkeypatch.setattr(sampling, "_paces", lambda error, order=order: order)
+        found = bmjax.posterior(X, y, intercept=True, enumerate_up_to=0, tolerance=0.005)
+        away = np.abs(found.probability - exact.probability)
+        assert np.all(away < 4.5 * found.probability_error + 1e-3)
+
+
 def test_the_key_alone_decides():
     X, y = DESIGNS["neighbours"](3)
     options = {"intercept": True, "enumerate_up_to": 0}
