@@ -1,9 +1,10 @@
 """Chains over supports, whose moves are chosen by the closed forms of all moves of a kind.
 
-A chain is a process in continuous time. Each feature flips at a rate of min(1, ratio of the
-posterior after the flip to that before), which leaves the posterior invariant: this is Metropolis,
-but all flips are judged at once, so that only those that happen are simulated and no step is lost
-to rejections (Zanella, 2020; Zhou and Smith, 2022). The time that a support is held is its weight.
+A chain is a process in continuous time. Each feature flips at a rate of its pace times min(1, ratio
+of the posterior after the flip to that before), which leaves the posterior invariant for any paces,
+since a flip and its return have the same one. This is Metropolis, but all flips are judged at once,
+so that only those that happen are simulated and no step is lost to rejections (Zanella, 2020; Zhou
+and Smith, 2022). The time that a support is held is its weight.
 While it is held, the probability of each feature given all others is known, and is averaged instead
 of the feature's presence.
 
@@ -61,6 +62,7 @@ class Ground(NamedTuple):
     Attributes:
         table: The table of the evidence.
         most: Size of the largest support.
+        pace: Largest rate of each feature's flip.
         anchors: Weights that the anchor of a pair is drawn by; zero for padding.
         elsewhere: Whether each feature was drawn into the working set at random.
         chance: Log probability of the working set, by the number of such features in the support.
@@ -68,6 +70,7 @@ class Ground(NamedTuple):
 
     table: Table
     most: Int[Array, ""]
+    pace: Float[Array, " w"]
     anchors: Float[Array, " w"]
     elsewhere: Bool[Array, " w"]
     chance: Float[Array, " sizes"]
@@ -88,12 +91,14 @@ class Tally(NamedTuple):
         probability: Time times the probability of each feature given the others.
         coef: Time times that probability times the mean effect given that the feature is in.
         square: The same for the square of the effect.
+        drift: Time times the rate of each feature's flip at pace one, negative if it would go out.
     """
 
     time: Float[Array, ""]
     probability: Float[Array, " w"]
     coef: Float[Array, " w"]
     square: Float[Array, " w"]
+    drift: Float[Array, " w"]
 
 
 class Visits(NamedTuple):
@@ -194,11 +199,13 @@ def advanced(
         now = _look_up(ground.table, edge.square, edge.size)
         flips = after_flip(edge, ground.most)
         then = _look_up(ground.table, flips.square, flips.size)
-        ratio = then.log - now.log
-        rate = _rate(ratio + _chance(ground, edge, None), flips.possible)
+        ratio = then.log - now.log + _chance(ground, edge, None)
+        evenly = _rate(ratio, flips.possible)
+        rate = ground.pace * evenly
         busy = jnp.sum(rate)
         hold = 1 / (busy + PAIRS)
-        tally = _added(ground.table, tally, hold, edge, flips, now, then)
+        drift = tally.drift + hold * jnp.where(edge.inside, -evenly, evenly)
+        tally = _added(ground.table, tally, hold, edge, flips, now, then)._replace(drift=drift)
 
         # The event that comes first, a flip or a pair.
         single = draw[0] * (busy + PAIRS) < busy
@@ -220,10 +227,9 @@ def advanced(
         edge = jax.tree.map(lambda new, old: jnp.where(go, new, old), there, edge)
         return (matrix, change, edge, tally), visited
 
-    begun = Tally(jnp.zeros((), dtype), none, none, none)
+    begun = Tally(jnp.zeros((), dtype), none, none, none, none)
     edge = edge_of(place.matrix, place.inside)
-    still = no_update(place.inside, dtype)
-    carry = place.matrix, still, edge, begun
+    carry = place.matrix, no_update(place.inside, dtype), edge, begun
     (matrix, due, edge, tally), visits = lax.scan(step, carry, draws)
     return Place(due.matrix(matrix), edge.inside), tally, Visits(*visits)
 
@@ -262,7 +268,7 @@ def _pair_rates(ground: Ground, edge: Edge, row: Array, log: Array, anchor: Arra
 def _added(  # noqa: PLR0913 - a step seen from both of its ends
     table: Table, tally: Tally, hold: Array, edge: Edge, flips: Moves, now: _Seen, then: _Seen
 ) -> Tally:
-    """The sums with the time of a support added, each feature given all others."""
+    """The sums, but for the drift, with the time of a support added, each feature given others."""
     inside, possible = edge.inside, flips.possible
     ratio = then.log - now.log
     probability = jnp.where(possible, jax.nn.sigmoid(jnp.where(inside, -ratio, ratio)), 0)
@@ -280,14 +286,15 @@ def _added(  # noqa: PLR0913 - a step seen from both of its ends
         tally.probability + hold * probability,
         tally.coef + hold * probability * shrink * effect,
         tally.square + hold * probability * square,
+        tally.drift,
     )
 
 
 def tally_at(ground: Ground, edge: Edge) -> Tally:
-    """The sums of a chain that holds a support for a time of one."""
+    """The sums of a chain that holds a support for a time of one, with no drift."""
     now = _look_up(ground.table, edge.square, edge.size)
     flips = after_flip(edge, ground.most)
     then = _look_up(ground.table, flips.square, flips.size)
     none = jnp.zeros_like(edge.own)
-    begun = Tally(jnp.zeros((), none.dtype), none, none, none)
+    begun = Tally(jnp.zeros((), none.dtype), none, none, none, none)
     return _added(ground.table, begun, jnp.ones((), none.dtype), edge, flips, now, then)

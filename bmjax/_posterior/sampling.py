@@ -42,8 +42,8 @@ class Width(NamedTuple):
 
 
 _WIDE = Width(every=96, core=64, least=96, spare=48)
-_SEEN_ANEW = tuple(4**i for i in range(10))
-_LEAST_DOUBT = 0.05  # for a feature whose probability seems to be zero or one
+_SEEN_ANEW = tuple(2**i for i in range(20))
+_LEAST_PACE = 0.05  # of a feature whose probability seems to be known; the largest is one
 _ROOM = 0.8  # share of the working set that a support may fill
 
 
@@ -157,12 +157,13 @@ class _Run:
         self.ground = Ground(
             table=table,
             most=np.int32(most),
+            pace=np.ones(width),
             anchors=np.zeros(width),
             elsewhere=np.zeros(width, bool),
             chance=chance,
         )
         self.rounds = 0
-        self.anchors = np.ones(f)
+        self.pace = np.ones(f)
         if wide:
             # Few numbers of rows are compiled; rows of zeros change no sum.
             spare = ladder.filled_shape(sums.columns.shape[1], f)[0] - sums.columns.shape[1]
@@ -174,22 +175,23 @@ class _Run:
 
     def round(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
         """Run one round of all chains; return their supports after it."""
-        # Pairs are tried most often at features of uncertain probability. The estimate is renewed
-        # after 1, 4, 16, ... rounds, so ever more seldom, which the chains need to converge.
+        # The features that are known least move most often. Their paces are renewed after 1, 2, 4,
+        # ... rounds, so ever more seldom, which the chains need to converge.
         if kept.tallies and len(kept.tallies) in _SEEN_ANEW:
-            p = agreement(kept, len(kept.tallies) // 2).probability
-            self.anchors = np.sqrt(p * (1 - p)) + _LEAST_DOUBT
+            self.pace = _paces(agreement(kept, len(kept.tallies) // 2).error)
         return (self._wide if self.wide else self._whole)(supports, keys, in_groups, kept)
 
     def _whole(self, supports: np.ndarray, keys: Any, in_groups: Any, kept: "Kept") -> np.ndarray:
         f = supports.shape[1]
         inside = np.pad(supports, ((0, 0), (0, self.width - f)))
         nowhere = np.zeros_like(inside)
-        anchors = np.pad(self.anchors, (0, self.width - f))[None].repeat(len(inside), 0)
+        pace = np.pad(self.pace, (0, self.width - f))
+        ground = self.ground._replace(pace=pace)
+        anchors = pace[None].repeat(len(inside), 0)
 
         def work(group: slice) -> Any:
             own = inside[group], nowhere[group], anchors[group], keys[group]
-            shared = self.gram, self.slope, self.ground
+            shared = self.gram, self.slope, ground
             return rows.call(round_of_steps, own, shared, self.mesh, steps=STEPS)
 
         inside, tally, visits = _joined(in_groups(work))
@@ -220,7 +222,9 @@ class _Run:
         sets = np.stack([drawn(self.generator, s, self.core, self.width) for s in supports])
         inside = np.take_along_axis(supports, sets, 1)
         elsewhere = ~self.core[sets]
-        anchors = self.anchors[sets]
+        # Flips have one pace here: each of the many improbable features is known well, but the size
+        # of the support, which all others depend on, is known only once most of them have flipped.
+        anchors = self.pace[sets]
 
         def work(group: slice) -> Any:
             chosen = columns[sets[group]]
@@ -255,6 +259,14 @@ class _Run:
             if len(outside) > room:
                 own[self.generator.choice(outside, len(outside) - room, replace=False)] = False
         return supports
+
+
+def _paces(error: np.ndarray) -> np.ndarray:
+    """How often each feature is to move: in proportion to the Monte Carlo error it is known with.
+
+    A feature that is known well would otherwise take most of the steps, as there are many such.
+    """
+    return np.maximum(error / max(np.max(error), 1e-300), _LEAST_PACE)
 
 
 def _filled(gram: np.ndarray, width: int) -> np.ndarray:

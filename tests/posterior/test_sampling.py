@@ -6,7 +6,7 @@ import pytest
 
 import bmjax
 from bmjax._posterior import sampling
-from bmjax._posterior.agreement import few_of
+from bmjax._posterior.agreement import few_of, without_drift
 from tests.posterior.designs import ar1
 
 K = 12
@@ -79,6 +79,17 @@ def test_working_sets_drawn_at_random_lead_to_the_same(monkeypatch):
     found = bmjax.posterior(X, y, intercept=True, enumerate_up_to=0, tolerance=0.004)
     assert np.max(np.abs(found.probability - exact.probability)) < 0.02
     np.testing.assert_allclose(found.coef, exact.coef, 0, 0.06 * np.max(exact.standard_errors))
+
+
+def test_paces_do_not_change_what_chains_find(monkeypatch):
+    X, y = DESIGNS["cancelling"](2)
+    exact = bmjax.posterior(X, y, intercept=True)
+    paces = np.geomspace(0.05, 1, K)
+    for order in (paces, paces[::-1]):
+        monkeypatch.setattr(sampling, "_paces", lambda error, order=order: order)
+        found = bmjax.posterior(X, y, intercept=True, enumerate_up_to=0, tolerance=0.005)
+        away = np.abs(found.probability - exact.probability)
+        assert np.all(away < 4.5 * found.probability_error + 1e-3)
 
 
 def test_the_key_alone_decides():
@@ -155,3 +166,14 @@ def test_effects_of_columns_that_explain_each_other_cancel():
     found = bmjax.posterior(X[:120], y[:120], jax.random.key(0), **options)
     off = np.asarray(found.predict(X[120:])) - y[120:]
     assert np.sqrt(np.mean(off**2)) < 0.06
+
+
+def test_noise_that_the_drift_explains_is_subtracted():
+    rng = np.random.default_rng(0)
+    drift, rest = rng.normal(size=(2, 60, 16, 5))
+    drift[..., 4] = 0  # a feature that never flips
+    away = drift @ rng.normal(size=(5, 5)) + 0.1 * rest
+    left = without_drift(away, drift)
+    assert np.std(left) < 0.5 * np.std(away)
+    # Noise of its own is not taken for drift: means stay as uncertain as they are.
+    np.testing.assert_allclose(np.std(without_drift(rest, drift)), np.std(rest), 0.02)
