@@ -16,12 +16,13 @@ from bmjax._results.covariance import Products, uncertainty_of
 from bmjax._results.parts import Uncertainty
 from bmjax._results.result import Result
 from bmjax._runtime.backend import Array
+from bmjax._selection.best_subset import best_subset
 from bmjax._selection.criterion import Criterion, criterion
 from bmjax._selection.gram import Squares, residual_slope, residual_square
 from bmjax._selection.in_memory import report
 from bmjax._selection.multistart import End, best_fit
 from bmjax._selection.rounds import Subset, blank, maximised, repeated, spent_on
-from bmjax._selection.starts import Point, best_subset, points_on
+from bmjax._selection.starts import Point, points_on
 from bmjax._solvers.accelerated import Accelerated
 from bmjax._stream.fitter import Streamed, totals_at
 from bmjax._stream.passes import INFORMED, Passes

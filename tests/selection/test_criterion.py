@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import bmjax
+from bmjax._selection.best_subset import _stages, best_subset, few_of_many
 from bmjax._selection.criterion import Criterion, criterion, effects
 from bmjax._selection.gram import anchored, unit_columns
 from bmjax._selection.neighbours import best_of, squares_after
 from bmjax._selection.slab import refreshed
-from bmjax._selection.starts import _stages, best_subset, few_of_many
 from bmjax._selection.subset import whole_slab
 from tests.helpers import learned_charge
 
