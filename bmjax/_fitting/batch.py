@@ -43,14 +43,16 @@ from bmjax._results.result import Result, named
 from bmjax._runtime import ladder, sharding, threads
 from bmjax._runtime.debugging import unwatched
 from bmjax._runtime.programs import PROGRAMS
-from bmjax._runtime.threads import cores
+from bmjax._runtime.threads import cores, one_blas_thread
 from bmjax._selection.starts import Point, Room
 
 # Lanes side by side share the overhead of a kernel, which dominates below some 20 kB a dataset;
 # above that one dataset after another is faster, in cache and without batched products (measured).
 _LANES_BYTES = 2**16
 _CHUNK = 2**26  # most bytes of input that are sent to the device at once
-_PAYS = 2**18  # bytes of input above which the overhead of a call is small beside its fits
+# Bytes of input above which the overhead of a call is small beside its fits, and negligible.
+_PAYS, _NEGLIGIBLE = 2**18, 2**21
+_SHARE = 8  # chunks that make up the share of a worker, if they are not too short to pay
 _ACCELERATOR_LANES = 512
 # Up to this many features each has a slot, and starts are found in the same program as the fits.
 _TOGETHER = 16
@@ -204,7 +206,7 @@ def _of_one_length(
         return result, int(np.sum(steps))
 
     begins = range(0, b, deal.size)
-    with ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(work, begins))
     result = jax.tree.map(
         lambda *leaves: jnp.asarray(np.concatenate(leaves)), *(p[0] for p in parts)
@@ -230,6 +232,11 @@ def _starts_apart(chunk: Chunk, settings: Settings) -> tuple[Point, Settings]:
     needed = int(np.max(sizes)) + slots_to_move(chunk.options, settings.plan)
     room = room._replace(fit=ladder.slots(needed, room.fit))
     return places, settings._replace(room=room)
+
+
+def _power_of_two(size: int) -> int:
+    """The largest power of two that is not above a size."""
+    return 1 << max(size, 1).bit_length() - 1
 
 
 class _Cut(NamedTuple):
@@ -261,7 +268,8 @@ def _cut(
     fair = -(-b // workers)
     size = 1 << (max(fair, 1) - 1).bit_length()
     if width == 1 and workers > 1:
-        size = min(size, 1 << max(_PAYS // dataset_bytes, 1).bit_length() - 1)
+        at_least, at_most = _PAYS // dataset_bytes, _NEGLIGIBLE // dataset_bytes
+        size = min(size, _power_of_two(max(at_least, min(at_most, fair // _SHARE))))
     size = min(size, max(_CHUNK // dataset_bytes, 1))
     size = max(size, min(width, b))
     return _Cut(size, min(width, size))
