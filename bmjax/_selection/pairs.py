@@ -12,15 +12,15 @@ from bmjax._selection.slab import Slab, Source
 
 # One of the two is among some that alone explain the most, the other is any feature: so many pairs,
 # or those of a few features if there are very many.
-_PAIRS, _FEW, _MANY = 2**18, 8, 256
+_PAIRS, _FEW, _MANY = 2**17, 8, 256
 
 
 def with_best_pair(source: Source, slab: Slab) -> tuple[Slab, Bool[Array, ""]]:
     """The slab with the two further features that explain the most together, to be refreshed.
 
-    With r = X'residual and P the products of what the kept columns leave of the others, adding i
-    and j subtracts (r_i, r_j) P_ij^-1 (r_i, r_j)' from ||residual||^2, where P_ij is the 2 x 2 part
-    of P.
+    Of what the kept columns leave of two others, at unit length, let c be the product with each
+    other and z, w those with the residual. Then adding both subtracts (z^2 + w^2 - 2 c z w) / (1 -
+    c^2) from ||residual||^2.
 
     Args:
         source: The sums of the dataset.
@@ -37,25 +37,22 @@ def with_best_pair(source: Source, slab: Slab) -> tuple[Slab, Bool[Array, ""]]:
     rank = 100 * m * xp.finfo(slab.gram.dtype).eps  # as in `squares_after`
     free = slab.left_over
     may = ~slab.kept & (free > rank)
+    scale = xp.where(may, 1 / xp.sqrt(xp.where(may, free, 1)), 0)
+    z, least = slab.slope * scale, xp.where(may, rank * scale**2, 1)
     first = xp.arange(k, dtype=xp.int32)
     if count < k:
-        alone = xp.where(may, slab.slope**2 / xp.where(may, free, 1), -1)
-        first = xp.argsort(-alone, stable=True)[:count].astype(xp.int32)
-    own, other = free[first][:, None], free[None, :]
-    slope, slope_of_other = slab.slope[first][:, None], slab.slope[None, :]
+        first = xp.argsort(-(z**2), stable=True)[:count].astype(xp.int32)
     cross = source.rows(first) - slab.gram[:, first].T @ slab.reach
-    determinant = own * other - cross**2
-    same = first[:, None] == xp.arange(k, dtype=xp.int32)[None, :]
-    both = may[first][:, None] & may[None, :] & ~same
-    both = both & (determinant > rank * xp.maximum(own, other))
-    determinant = xp.where(both, determinant, 1)
-    coef = (slope * other - slope_of_other * cross) / determinant
-    coef_of_other = (slope_of_other * own - slope * cross) / determinant
-    gain = xp.where(both, slope * coef + slope_of_other * coef_of_other, -xp.inf)
-    best = xp.argmax(gain)
+    cross = cross * (scale[first][:, None] * scale[None, :])
+    left, own = 1 - cross**2, z[first][:, None]
+    gain = (own**2 + z[None, :] ** 2 - cross * (2 * own * z[None, :])) / xp.where(left > 0, left, 1)
+    both = left > xp.maximum(least[first][:, None], least[None, :])
+    both = both & (first[:, None] != xp.arange(k, dtype=xp.int32)[None, :])
+    best = xp.argmax(xp.where(both, gain, -xp.inf))
     at = best // k, best % k
     pair = xp.stack([first[at[0]], at[1].astype(xp.int32)])
-    coefs = xp.stack([coef[at], coef_of_other[at]])
+    turned = z[pair] - cross[at] * z[pair[::-1]]
+    coefs = scale[pair] * turned / xp.where(left[at] > 0, left[at], 1)
     one = xp.argmin(slab.used)
     spare = xp.stack([one, xp.argmin(put(slab.used, one, True))])
     more = slab._replace(
@@ -64,4 +61,4 @@ def with_best_pair(source: Source, slab: Slab) -> tuple[Slab, Bool[Array, ""]]:
         coef=put(slab.coef - slab.reach[:, pair] @ coefs, spare, coefs),
         square=xp.maximum(slab.square - gain[at], 0),
     )
-    return more, xp.isfinite(gain[at]) & (slab.size + 2 <= m)
+    return more, both[at] & (slab.size + 2 <= m)

@@ -1,4 +1,4 @@
-"""The threads of the libraries under NumPy, SciPy and XLA, in a process that has compiled nothing."""
+"""The threads of the libraries under NumPy, SciPy and XLA, in a process that has compiled none."""
 
 import subprocess
 import sys
