@@ -34,10 +34,10 @@ def rung(rows: int) -> int:
 
 
 def is_ragged(X: Any) -> bool:
-    """Whether X is a list of datasets of different lengths."""
+    """Whether X is a list of datasets that are not all of one shape."""
     if not isinstance(X, list | tuple) or not all(hasattr(one, "shape") for one in X):
         return False
-    return all(len(one.shape) == 2 for one in X) and len({one.shape[0] for one in X}) > 1
+    return all(len(one.shape) == 2 for one in X) and len({one.shape for one in X}) > 1
 
 
 def datasets(

@@ -75,3 +75,10 @@ def test_ladder():
 def test_wrong_lists(designs, change, error, message):
     with pytest.raises(error, match=message):
         bmjax.fit_batch(*change(*designs))
+
+
+@pytest.mark.parametrize("call", [bmjax.fit_batch, bmjax.posterior])
+def test_one_length_and_different_numbers_of_features(call):
+    X = [np.eye(30)[:, :4], np.eye(30)[:, :3]]
+    with pytest.raises(ValueError, match=r"datasets of \[3, 4\] features"):
+        call(X, [np.ones(30), np.ones(30)])
