@@ -23,7 +23,7 @@ def best_subset(
     *,
     in_stages: bool = False,
 ) -> tuple[Bool[Array, " k"], Float[Array, " k"], Bool[Array, ""]]:
-    """The subset of the highest score that searches by single moves find, and its weights.
+    """The subset of the highest score that searches by moves and pairs find, and its weights.
 
     They begin from the empty subset and from all features.
 

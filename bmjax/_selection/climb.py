@@ -82,9 +82,7 @@ def climb(
         grown = (move.feature < k).astype(xp.int32) - (move.slot < m).astype(xp.int32)
         feature = xp.where(change.fills, move.feature, k)
         then = pricing(xp.where(change.at, feature, slab.features), change.coef)
-        gain = noise.rise(slab.square, move.square)
-        gain = gain - then.of_subset(slab.size + grown, move.square)
-        gain = gain + price.of_subset(slab.size, slab.square)
+        gain = price.gain((slab.size, slab.square), then, (slab.size + grown, move.square))
         forced = xp.isposinf(move.rise)
         go = forced | ((move.rise > least) & (gain > least))
         slab = moved(source, slab, move, change, go)
@@ -106,12 +104,9 @@ def climb(
 
     def two_more(slab: Slab) -> tuple[Slab, Array]:
         more, possible = with_best_pair(source, slab)
-        go = possible & (more.size <= most)
-        more = select(go, more, slab)
-        gain = noise.rise(slab.square, more.square)
-        gain = gain - pricing(more.features, more.coef).of_subset(more.size, more.square)
-        gain = gain + pricing(slab.features, slab.coef).of_subset(slab.size, slab.square)
-        go = go & (gain > least)
+        price, then = (pricing(each.features, each.coef) for each in (slab, more))
+        gain = price.gain((slab.size, slab.square), then, (more.size, more.square))
+        go = possible & (more.size <= most) & (gain > least)
         return select(go, more, slab), go
 
     no, last = xp.asarray(False), xp.asarray(last)
@@ -149,8 +144,8 @@ def eliminated(source: Source, start: Slab, rules: Rules) -> tuple[Slab, Int[Arr
         at, column = slots == out, slab.inverse[:, out] / slab.variances[out]
         features = xp.where(at, k, slab.features)
         coef = xp.where(at, 0, slab.coef - column * slab.coef[out])
-        spent = pricing(features, coef).of_subset(size - 1, after[out])
-        gain = noise.rise(slab.square, after[out]) - spent + price.of_subset(size, slab.square)
+        then = pricing(features, coef)
+        gain = price.gain((size, slab.square), then, (size - 1, after[out]))
         go = (rises[out] > least) & (gain > least)
         left = slab.inverse - column[:, None] * slab.inverse[out][None, :]
         dropped = slab._replace(

@@ -26,7 +26,7 @@ from bmjax._selection.group_slab import (
     without,
 )
 from bmjax._selection.neighbours import After, Charges, Noise, most_features, noise_of
-from bmjax._selection.slab import Slab, Source, begun, refreshed
+from bmjax._selection.slab import Slab, Source, empty_slab, refreshed
 from bmjax._selection.subset import whole_slab
 
 # Number of drops after which all is recomputed, against rounding errors.
@@ -89,9 +89,7 @@ def best_groups(
         scale = unit_scale(problem.squares)
         source = Rows(problem.X, problem.y, problem.sample_weights, scale)
         rules = _rules(problem, rule, Layout(members, blocks_of(source, members)))
-        k, dtype = len(scale), problem.dtype
-        empty = xp.full(slots, k, xp.int32)
-        blank = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
+        blank = empty_slab(problem.X, slots)
         easy = _rules(problem, universal(rule, len(members)), rules.layout)
         slab = _search(source, blank, rules)
         eased = _search(source, _search(source, blank, easy), rules)

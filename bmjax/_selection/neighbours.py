@@ -70,6 +70,22 @@ class Charges(NamedTuple):
         """The charge of the subset of a size, which counts features that may not be masked."""
         return self.of(self.kept.total, square) + self.rule.of_size(size)
 
+    def gain(
+        self,
+        here: tuple[Int[Array, ""], Float[Array, ""]],
+        then: "Charges",
+        there: tuple[Int[Array, ""], Float[Array, ""]],
+    ) -> Float[Array, ""]:
+        """The rise of the score from this subset to another, each at its own charges.
+
+        Args:
+            here: The size of this subset, and ||residual||^2.
+            then: The charges of the other.
+            there: The size of the other, and its ||residual||^2.
+        """
+        rise = self.noise.rise(here[1], there[1])
+        return rise - then.of_subset(*there) + self.of_subset(*here)
+
     def entering(self, explained: Float[Array, "*s"], columns: Array | None = None) -> Effects:
         """The terms of features that enter, from the squared length of their contributions."""
         return effects(explained / self.noise.samples, True, columns)

@@ -132,6 +132,13 @@ def begun(features: Int[Array, " m"], gram: Float[Array, "m k"], coef: Float[Arr
     return Slab(features, gram, inverse, reach, coef, xp.zeros(k, dtype), xp.zeros((), dtype))
 
 
+def empty_slab(X: Float[Array, "k n"], slots: int) -> Slab:
+    """A slab of a number of slots that holds no feature yet, to be refreshed."""
+    xp, k, dtype = namespace(X), len(X), X.dtype
+    empty = xp.full(slots, k, xp.int32)
+    return begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
+
+
 def _inverse(among: Float[Array, "m m"], used: Bool[Array, " m"]) -> Float[Array, "m m"]:
     """The inverse of the products of the kept unit columns, zero in empty slots."""
     xp, m = namespace(among), len(used)

@@ -12,7 +12,7 @@ from bmjax._selection.climb import Pricing, Rules, climb, eliminated
 from bmjax._selection.criterion import Criterion, effects
 from bmjax._selection.gram import Rows, Squares
 from bmjax._selection.neighbours import Charges, Noise
-from bmjax._selection.slab import Slab, Source, begun
+from bmjax._selection.slab import Slab, Source, begun, empty_slab
 
 
 class Stages(NamedTuple):
@@ -73,24 +73,26 @@ def search(
     xp = namespace(start.gram)
     first = xp.asarray(first, xp.int32)
 
-    def next_climb(carry: tuple[Slab, Array, Search]) -> tuple[Slab, Array, Search]:
-        slab, number, so_far = carry
+    def next_climb(
+        carry: tuple[Slab, Array, Array, Array, Array],
+    ) -> tuple[Slab, Array, Array, Array, Array]:
+        slab, number, steps, _, full = carry
         rules, last = stages.rules(number), number == stages.number - 1
-        slab, steps, ended = climb(source, slab, rules, needed, exact=number > first, last=last)
-        steps, full = so_far.steps + steps, so_far.full | xp.all(slab.used)
-        return slab, number + 1, so_far._replace(steps=steps, ended=ended, full=full)
+        slab, made, ended = climb(source, slab, rules, needed, exact=number > first, last=last)
+        return slab, number + 1, steps + made, ended, full | xp.all(slab.used)
 
     no = xp.asarray(False)
-    k, dtype = len(start.slope), start.slope.dtype
-    blank = Search(xp.zeros(k, bool), xp.zeros(k, dtype), reference, xp.zeros((), xp.int32), no, no)
-    carry = start, first, blank
-    slab, _, end = while_loop(lambda c: c[1] < stages.number, next_climb, carry)
+    carry = start, first, xp.zeros((), xp.int32), no, no
+    slab, _, steps, ended, full = while_loop(lambda c: c[1] < stages.number, next_climb, carry)
     rules = stages.last
     spent = rules.pricing(slab.features, slab.coef).of_subset(slab.size, slab.square)
-    return end._replace(
+    return Search(
         support=slab.kept,
-        coef=put(end.coef, slab.features, slab.coef),
+        coef=put(xp.zeros_like(slab.slope), slab.features, slab.coef),
         score=rules.noise.rise(reference, slab.square) - spent,
+        steps=steps,
+        ended=ended,
+        full=full,
     )
 
 
@@ -119,21 +121,18 @@ def from_both_ends(
     most = stages.last.most
     few, dropped = eliminated(sums, whole_slab(sums, empty | (alone < most)), stages.last)
     left = put(xp.zeros_like(sums.anchor), few.features, few.coef)
-    firsts = [*sorted({0, last}), last]
-    supports = xp.stack([*[empty] * (len(firsts) - 1), empty | few.kept])
-    coefs = xp.stack([*[sums.anchor] * (len(firsts) - 1), left])
+    starts = [(empty, sums.anchor, first) for first in sorted({0, last})]
+    supports, coefs, firsts = zip(*starts, (empty | few.kept, left, last), strict=True)
 
     def from_one(start: tuple[Array, Array, Array]) -> Search:
         support, coef, first = start
         slab = slab_on(sums, support, coef, slots)
         return search(sums, slab, sums.square, stages, needed, first)
 
-    ends = map_rows(from_one, (supports, coefs, xp.asarray(firsts, xp.int32)))
+    rows = xp.stack(supports), xp.stack(coefs), xp.asarray(firsts, xp.int32)
+    ends = map_rows(from_one, rows)
     best = xp.argmax(ends.score)
-    return Search(
-        support=ends.support[best],
-        coef=ends.coef[best],
-        score=ends.score[best],
+    return Search(*(leaf[best] for leaf in ends))._replace(
         steps=xp.max(ends.steps) + dropped,
         ended=xp.all(ends.ended),
         full=xp.any(ends.full),
@@ -174,10 +173,7 @@ def from_nothing(
         stages: The climbs.
         needed: Features that must be in the subset.
     """
-    xp = namespace(rows.X)
-    k, dtype = len(rows.X), rows.X.dtype
-    empty = xp.full(slots, k, xp.int32)
-    slab = begun(empty, xp.zeros((slots, k), dtype), xp.zeros(slots, dtype))
+    slab = empty_slab(rows.X, slots)
     needed = None if needed is None else needed & (rows.scale > 0)
     return search(rows, slab, rows.square, stages, needed)
 
